@@ -1,0 +1,10 @@
+# mantissa_room(NAME SOURCES file... USES target... [PRIVATE_USES target...])
+# A folder of host/ as a static library mantissa_NAME; includes are written from host/ ("config/load.h").
+function(mantissa_room name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;USES;PRIVATE_USES")
+  set(target mantissa_${name})
+  add_library(${target} STATIC ${arg_SOURCES})
+  target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}/host" "${PROJECT_SOURCE_DIR}/host/include")
+  target_link_libraries(${target} PUBLIC ${arg_USES} PRIVATE ${arg_PRIVATE_USES})
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endfunction()

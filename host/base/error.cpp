@@ -1,0 +1,26 @@
+#include "base/error.h"
+
+namespace mantissa {
+namespace {
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) {
+    if (!text.empty()) text += '\n';
+    text += line;
+  }
+  return text;
+}
+
+}  // namespace
+
+ConfigError::ConfigError(std::vector<std::string> problems)
+    : Error(joined(problems), ExitCode::usage), problems_(std::move(problems)) {}
+
+PluginRefused::PluginRefused(std::string_view kind, const std::string& message)
+    : Error(std::string(kind) + ": " + message, ExitCode::plugin), kind_(kind) {}
+
+PeerFailed::PeerFailed(int rank, ExitCode exit_code, const std::string& cause)
+    : Error("rank " + std::to_string(rank) + " failed: " + cause, exit_code), rank_(rank) {}
+
+}  // namespace mantissa

@@ -1,0 +1,201 @@
+#include "comm/process_group.h"
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <set>
+#include <string_view>
+#include <thread>
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <unistd.h>
+
+#include "base/log.h"
+
+namespace mantissa {
+namespace {
+
+constexpr std::chrono::milliseconds kFaultPatience{1000};
+
+std::optional<std::string> environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? std::optional<std::string>(value) : std::nullopt;
+}
+
+int integer(const char* name, const std::string& text, int smallest, int largest) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < smallest || value > largest) {
+    throw UsageError("environment variable " + std::string(name) + " is \"" + text + "\", need a whole number from " +
+                     std::to_string(smallest) + " to " + std::to_string(largest));
+  }
+  return value;
+}
+
+std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
+
+std::string fault_key(int rank) { return "fault/" + std::to_string(rank); }
+
+Fault parse_fault(int rank, const std::vector<uint8_t>& bytes) {
+  const std::string text(bytes.begin(), bytes.end());
+  const size_t bar = text.find('|');
+  return {rank, static_cast<ExitCode>(std::atoi(text.c_str())), bar == std::string::npos ? text : text.substr(bar + 1)};
+}
+
+}  // namespace
+
+std::optional<Rendezvous> rendezvous_from_environment() {
+  const auto rank = environment("RANK"), world_size = environment("WORLD_SIZE");
+  if (!rank && !world_size) return std::nullopt;
+  if (!rank || !world_size) {
+    throw UsageError(std::string("environment variable ") + (rank ? "WORLD_SIZE" : "RANK") +
+                     " is not set, but its partner is: set both, or neither to run one rank");
+  }
+  Rendezvous found;
+  found.world_size = integer("WORLD_SIZE", *world_size, 1, 1 << 20);
+  found.rank = integer("RANK", *rank, 0, found.world_size - 1);
+  if (found.world_size == 1) return found;
+  const auto address = environment("MASTER_ADDR"), port = environment("MASTER_PORT");
+  if (!address || !port) {
+    throw UsageError(std::string("environment variable ") + (address ? "MASTER_PORT" : "MASTER_ADDR") +
+                     " is not set: with WORLD_SIZE = " + *world_size + " it must name where rank 0 listens");
+  }
+  found.address = *address;
+  found.port = integer("MASTER_PORT", *port, 1, 65535);
+  found.store_exists = environment("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
+  found.store_prefix = environment("TORCHELASTIC_RESTART_COUNT").value_or("");
+  return found;
+}
+
+struct ProcessGroup::State {
+  c10::intrusive_ptr<c10d::Store> store;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
+};
+
+ProcessGroup::ProcessGroup(const Rendezvous& rendezvous, std::chrono::milliseconds timeout)
+    : rendezvous_(rendezvous), timeout_(timeout), state_(std::make_unique<State>()) {
+  if (world_size() == 1) return;
+  try {
+    c10d::TCPStoreOptions options;
+    options.port = static_cast<uint16_t>(rendezvous_.port);
+    options.isServer = rank() == 0 && !rendezvous_.store_exists;
+    options.numWorkers = static_cast<size_t>(world_size());
+    options.waitWorkers = false;
+    options.timeout = timeout_;
+    if (options.isServer && rendezvous_.listen_fd >= 0) options.masterListenFd = rendezvous_.listen_fd;
+    const auto tcp = c10::make_intrusive<c10d::TCPStore>(rendezvous_.address, options);
+    state_->store = c10::make_intrusive<c10d::PrefixStore>("mantissa/" + rendezvous_.store_prefix, tcp);
+
+    const auto gloo = c10d::ProcessGroupGloo::Options::create(timeout_);
+    const auto interface = environment("GLOO_SOCKET_IFNAME");
+    const bool local = rendezvous_.address == "127.0.0.1" || rendezvous_.address == "localhost";
+    gloo->devices.push_back(interface ? c10d::ProcessGroupGloo::createDeviceForInterface(*interface)
+                            : local   ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
+                                      : c10d::ProcessGroupGloo::createDefaultDevice());
+    state_->gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
+        c10::make_intrusive<c10d::PrefixStore>("gloo", state_->store), rank(), world_size(), gloo);
+  } catch (const std::exception& error) {
+    if (state_->store) explain("joining the other ranks", error.what());
+    throw CommError("rank " + std::to_string(rank()) + " of " + std::to_string(world_size()) + " could not reach rank 0's store at " +
+                    rendezvous_.address + ":" + std::to_string(rendezvous_.port) + " (" + first_line(error.what()) +
+                    "); check that rank 0 runs, and MASTER_ADDR and MASTER_PORT");
+  }
+}
+
+ProcessGroup::~ProcessGroup() = default;
+
+c10d::Backend& ProcessGroup::backend() { return *state_->gloo; }
+
+void ProcessGroup::guarded(const std::string& what, const std::function<void()>& collective) {
+  try {
+    collective();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    explain(what, error.what());
+  }
+}
+
+void ProcessGroup::report_fault(ExitCode exit_code, const std::string& cause) noexcept {
+  if (reported_ || !state_ || !state_->store) return;
+  reported_ = true;
+  try {
+    state_->store->setTimeout(kFaultPatience);
+    state_->store->set(fault_key(rank()), std::to_string(static_cast<int>(exit_code)) + "|" + cause);
+  } catch (...) {
+    log::debug("the cause of this rank's end could not be told to the others: their store is gone");
+  }
+}
+
+void ProcessGroup::abort() noexcept {
+  if (!state_ || !state_->gloo) return;
+  try {
+    state_->gloo->abort();
+  } catch (...) {
+    log::debug("Gloo could not be aborted");
+  }
+}
+
+std::optional<Fault> ProcessGroup::fault_of(int rank, std::chrono::milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  state_->store->setTimeout(kFaultPatience);
+  do {
+    if (state_->store->check({fault_key(rank)})) return parse_fault(rank, state_->store->get(fault_key(rank)));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  } while (std::chrono::steady_clock::now() < deadline);
+  return std::nullopt;
+}
+
+// A survivor sees only that a connection broke. The rank that went first said why, or said nothing because it was killed;
+// every other survivor will say that it lost somebody. So: look for a cause first, then for the rank that stays silent.
+void ProcessGroup::explain(const std::string& what, const std::string& reason) {
+  const std::string lost = what + " failed on rank " + std::to_string(rank());
+  std::set<int> silent;
+  try {
+    const auto deadline = std::chrono::steady_clock::now() + kFaultPatience;
+    state_->store->setTimeout(kFaultPatience);
+    if (!reported_) {
+      // "lost": this rank is a victim, not a cause.
+      state_->store->set("lost/" + std::to_string(rank()), first_line(reason));
+    }
+    do {
+      silent.clear();
+      for (int peer = 0; peer < world_size(); ++peer) {
+        if (peer == rank()) continue;
+        if (const auto fault = fault_of(peer, std::chrono::milliseconds(0))) throw PeerFailed(fault->rank, fault->exit_code, fault->cause);
+        if (!state_->store->check({"lost/" + std::to_string(peer)})) silent.insert(peer);
+      }
+      if (silent.empty()) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    } while (std::chrono::steady_clock::now() < deadline);
+  } catch (const PeerFailed&) {
+    throw;
+  } catch (const std::exception&) {
+    throw CommError("rank 0 is gone: " + lost + ", and the store that rank 0 keeps does not answer");
+  }
+  std::string names;
+  for (int peer : silent) names += (names.empty() ? "rank " : ", rank ") + std::to_string(peer);
+  throw CommError(lost + (silent.empty() ? std::string() : "; " + names + " gave no sign of life: killed, hung or on a lost machine") +
+                  " (" + first_line(reason) + ")");
+}
+
+void install_terminate_handler() {
+  std::set_terminate([] {
+    std::string reason = "unknown";
+    try {
+      if (const auto current = std::current_exception()) std::rethrow_exception(current);
+    } catch (const std::exception& error) {
+      reason = first_line(error.what());
+    } catch (...) {
+      reason = "an exception that is no std::exception";
+    }
+    log::error("this rank ends: an error on a thread of the communication library (" + reason +
+               "). If it speaks of sizes, ranks called different collectives: all ranks must run the same units in the same order");
+    std::_Exit(static_cast<int>(ExitCode::failed));
+  });
+}
+
+}  // namespace mantissa

@@ -1,0 +1,163 @@
+#include "comm/rank_process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace mantissa {
+namespace {
+
+// Below the size of a pipe, so that a rank can always leave its outcome and end, whether or not somebody reads.
+constexpr size_t kLongestMessage = 16384;
+
+struct OutcomeHeader {
+  int32_t exit_code = 0;
+  uint32_t origin = 1;
+  uint32_t message_size = 0;
+};
+
+[[noreturn]] void throw_errno(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
+
+struct Pipe {
+  FileDescriptor read_end, write_end;
+};
+
+Pipe make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("pipe");
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+}
+
+// Only the launcher reads from it; the flag is not shared with the end that the child writes to.
+void set_nonblocking(const FileDescriptor& fd) { ::fcntl(fd.get(), F_SETFL, O_NONBLOCK); }
+
+void write_all(int fd, const void* data, size_t size) {
+  const char* from = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t written = ::write(fd, from, size);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return;  // nobody reads: the exit code is all that is left to say it
+    from += written;
+    size -= static_cast<size_t>(written);
+  }
+}
+
+bool read_all(int fd, void* data, size_t size) {
+  char* to = static_cast<char*>(data);
+  while (size > 0) {
+    const ssize_t count = ::read(fd, to, size);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    to += count;
+    size -= static_cast<size_t>(count);
+  }
+  return true;
+}
+
+void write_outcome(int fd, const RankOutcome& outcome) {
+  const size_t size = std::min(outcome.message.size(), kLongestMessage);
+  const OutcomeHeader header{outcome.exit_code, outcome.origin ? 1u : 0u, static_cast<uint32_t>(size)};
+  write_all(fd, &header, sizeof header);
+  write_all(fd, outcome.message.data(), size);
+}
+
+RankOutcome run_caught(const RankBody& body, const LocalRank& local) {
+  try {
+    return body(local);
+  } catch (const PeerFailed& error) {
+    return {static_cast<int>(error.exit_code()), false, error.what()};
+  } catch (const Error& error) {
+    return {static_cast<int>(error.exit_code()), true, error.what()};
+  } catch (const std::exception& error) {
+    return {static_cast<int>(ExitCode::failed), true, error.what()};
+  } catch (...) {
+    return {static_cast<int>(ExitCode::failed), true, "an exception of unknown type"};
+  }
+}
+
+// The launcher may die between fork and prctl; then nobody would send the signal.
+void die_with(pid_t launcher) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != launcher) ::_exit(1);
+}
+
+void redirect(const FileDescriptor& from, int to) {
+  if (from.is_open()) ::dup2(from.get(), to);
+}
+
+void read_nothing() {
+  const FileDescriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  redirect(null, STDIN_FILENO);
+}
+
+[[noreturn]] void run_child(const RankStart& start, const RankBody& body, pid_t launcher, int outcome_fd) {
+  ::setpgid(0, start.group);
+  die_with(launcher);
+  read_nothing();
+  start.forget_launcher();
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a pipe would be buffered by blocks: lines would come late
+  ::pthread_sigmask(SIG_SETMASK, &start.signal_mask, nullptr);
+  const RankOutcome outcome = run_caught(body, start.local);
+  std::cout.flush();
+  std::fflush(nullptr);
+  write_outcome(outcome_fd, outcome);
+  ::_exit(outcome.exit_code);  // no exit handlers: those of torch wait for threads that a failed rank cannot end
+}
+
+}  // namespace
+
+RankProcess::RankProcess(const RankStart& start, const RankBody& body) : rank_(start.local.rank) {
+  Pipe outcome = make_pipe(), out, err;
+  if (rank_ > 0) out = make_pipe(), err = make_pipe();
+  std::cout.flush();
+  std::fflush(nullptr);  // what is buffered would be written by every child again
+  const pid_t launcher = ::getpid();
+  pid_ = ::fork();
+  if (pid_ < 0) throw_errno("fork");
+  if (pid_ == 0) {
+    redirect(out.write_end, STDOUT_FILENO);
+    redirect(err.write_end, STDERR_FILENO);
+    for (FileDescriptor* mine : {&outcome.read_end, &out.read_end, &err.read_end, &out.write_end, &err.write_end}) {
+      mine->reset();
+    }
+    run_child(start, body, launcher, outcome.write_end.get());
+  }
+  ::setpgid(pid_, start.group);  // in both processes, so that neither has to wait for the other
+  outcome_ = std::move(outcome.read_end);
+  out_ = std::move(out.read_end);
+  err_ = std::move(err.read_end);
+  for (const FileDescriptor* fd : {&outcome_, &out_, &err_}) set_nonblocking(*fd);
+}
+
+std::optional<ExitStatus> RankProcess::poll_exit() const {
+  siginfo_t info{};
+  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return {};
+  return ExitStatus{info.si_code != CLD_EXITED, info.si_status};
+}
+
+void RankProcess::reap() const {
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+std::optional<RankOutcome> RankProcess::read_outcome() const {
+  OutcomeHeader header;
+  if (!read_all(outcome_.get(), &header, sizeof header) || header.message_size > kLongestMessage) return {};
+  RankOutcome outcome{header.exit_code, header.origin != 0, std::string(header.message_size, '\0')};
+  if (!read_all(outcome_.get(), outcome.message.data(), outcome.message.size())) return {};
+  return outcome;
+}
+
+}  // namespace mantissa

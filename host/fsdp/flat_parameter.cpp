@@ -1,0 +1,134 @@
+#include "fsdp/flat_parameter.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+#include <ATen/core/grad_mode.h>
+
+#include "base/error.h"
+
+namespace mantissa {
+namespace {
+
+std::vector<int64_t> numels(const std::vector<FlatParameter::Member>& members) {
+  std::vector<int64_t> result;
+  for (const auto& member : members) result.push_back(member.tensor.numel());
+  return result;
+}
+
+at::DataPtr no_memory() { return {nullptr, at::Device(at::kCPU)}; }
+
+std::vector<Range> used_ranges(const std::vector<Piece>& pieces) {
+  std::vector<Range> ranges;
+  for (const Piece& piece : pieces) ranges.push_back({piece.shard_offset, piece.shard_offset + piece.numel});
+  return ranges;
+}
+
+}  // namespace
+
+FlatParameter::FlatParameter(Transport& transport, const std::string& name, std::vector<Member> members, const FlatDtypes& dtypes,
+                             bool replicated, bool trainable)
+    : transport_(transport),
+      name_(name),
+      members_(std::move(members)),
+      layout_(numels(members_), transport.world_size(), replicated),
+      dtypes_(dtypes),
+      trainable_(trainable),
+      pieces_(layout_.pieces(transport.rank())) {
+  const at::NoGradGuard no_grad;
+  unit_ = transport_.add_unit({name_, layout_.padded(), used_ranges(pieces_), dtypes_.storage, dtypes_.reduce, replicated});
+  transport_.scatter_from_rank_0(unit_, copy_in_members());
+  shard_ = transport_.shard(unit_).detach();
+  shard_.set_requires_grad(trainable_);
+
+  flat_ = at::empty({layout_.padded()}, dtypes_.param);
+  for (size_t i = 0; i < members_.size(); ++i) {
+    at::Tensor& tensor = members_[i].tensor;
+    tensor.set_data(flat_.narrow(0, layout_.offset(i), layout_.numel(i)).view(tensor.sizes()));
+  }
+  swap_memory(no_memory());  // what at::empty gave
+  if (replicated) unshard();
+}
+
+size_t FlatParameter::gathered_bytes() const { return static_cast<size_t>(layout_.padded()) * c10::elementSize(dtypes_.param); }
+
+// Hands the flat buffer other memory, null for none, and returns what it had.
+at::DataPtr FlatParameter::swap_memory(at::DataPtr memory) {
+  c10::StorageImpl* storage = flat_.storage().unsafeGetStorageImpl();
+  gathered_ = memory.get() != nullptr;
+  at::DataPtr before = storage->set_data_ptr(std::move(memory));
+  storage->set_nbytes(gathered_ ? gathered_bytes() : 0);
+  return before;
+}
+
+void FlatParameter::unshard() {
+  if (gathered_) return;
+  check_members_in_place();
+  const at::NoGradGuard no_grad;
+  swap_memory(transport_.acquire(unit_, dtypes_.param));
+}
+
+void FlatParameter::reshard() {
+  if (!gathered_ || replicated()) return;
+  transport_.release(unit_, swap_memory(no_memory()));
+}
+
+void FlatParameter::publish() {
+  transport_.publish(unit_);
+  const at::NoGradGuard no_grad;
+  if (replicated()) {
+    transport_.release(unit_, swap_memory(transport_.acquire(unit_, dtypes_.param)));
+  } else {
+    reshard();  // what was gathered is old now
+  }
+}
+
+void FlatParameter::check_members_in_place() const {
+  for (const Member& member : members_) {
+    if (member.tensor.storage().unsafeGetStorageImpl() == flat_.storage().unsafeGetStorageImpl()) continue;
+    throw UsageError("parameter \"" + member.name + "\" was moved out of its unit's storage, so that it is no longer sharded: do not call to(), "
+                     "set_data() or the like on a sharded module; convert it before fully_shard");
+  }
+}
+
+void FlatParameter::clear_gradient() { shard_.mutable_grad() = at::Tensor(); }
+
+void FlatParameter::add_gradient(size_t member, const at::Tensor& gradient) {
+  const at::NoGradGuard no_grad;
+  if (!gradient_.defined()) gradient_ = transport_.gradient(unit_);
+  gradient_.narrow(0, layout_.offset(member), layout_.numel(member)).view(gradient.sizes()).add_(gradient);
+}
+
+void FlatParameter::reduce(double norm_type) {
+  const at::NoGradGuard no_grad;
+  gradient_ = at::Tensor();
+  const bool accumulate = shard_.grad().defined();
+  const PartialNorm norm = transport_.reduce(unit_, {1.0 / transport_.world_size(), accumulate, norm_type});
+  if (!accumulate) shard_.mutable_grad() = transport_.grad_shard(unit_);
+  partial_norm_ = replicated() && transport_.rank() != 0 ? PartialNorm{norm_type} : norm;
+}
+
+at::Tensor FlatParameter::copy_in_members() const {
+  at::Tensor full = at::zeros({layout_.padded()}, dtypes_.storage);
+  for (size_t i = 0; i < members_.size(); ++i) {
+    full.narrow(0, layout_.offset(i), layout_.numel(i)).view(members_[i].tensor.sizes()).copy_(members_[i].tensor);
+  }
+  return full;
+}
+
+at::Tensor FlatParameter::full_copy() {
+  const at::NoGradGuard no_grad;
+  at::DataPtr memory = transport_.acquire(unit_, dtypes_.storage);
+  at::Tensor copy = at::from_blob(memory.get(), {layout_.padded()}, dtypes_.storage).clone();
+  transport_.release(unit_, std::move(memory));
+  return copy;
+}
+
+void FlatParameter::set_full(const at::Tensor& full) {
+  const at::NoGradGuard no_grad;
+  transport_.scatter_from_rank_0(unit_, full);
+  publish();
+}
+
+}  // namespace mantissa

@@ -1,0 +1,187 @@
+#include "fsdp/root.h"
+
+#include <map>
+
+#include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/nn/module.h>
+
+#include "base/error.h"
+
+namespace mantissa {
+namespace {
+
+std::string reason(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
+bool inside_backward() { return torch::autograd::get_current_graph_task_id() != -1; }
+
+at::ScalarType or_else(at::ScalarType dtype, at::ScalarType fallback) { return dtype == at::ScalarType::Undefined ? fallback : dtype; }
+
+}  // namespace
+
+at::ScalarType common_dtype(const ModulePlan& plan) {
+  at::ScalarType dtype = plan.parameters.front().tensor.scalar_type();
+  for (const ParameterEntry& parameter : plan.parameters) {
+    if (parameter.tensor.scalar_type() != dtype) return at::ScalarType::Undefined;
+  }
+  return dtype;
+}
+
+Root::Root(ModulePlan plan, const World& world, const ShardOptions& options) : plan_(std::move(plan)), world_(world), options_(options) {}
+
+Root::~Root() {
+  for (UnitEntry& entry : plan_.units) {
+    if (entry.module != nullptr) entry.module->attach(nullptr);
+  }
+}
+
+std::shared_ptr<Root> Root::shard(const std::shared_ptr<torch::nn::Module>& module, ModulePlan plan, const World& world, const ShardOptions& options) {
+  if (c10::InferenceMode::is_enabled()) {
+    throw UsageError("fully_shard was called under InferenceMode, where parameters lose their gradients silently; call it outside");
+  }
+  const std::shared_ptr<Root> root(new Root(std::move(plan), world, options));
+  const at::NoGradGuard no_grad;
+  for (const auto& buffer : module->buffers()) root->transport().broadcast_from_rank_0(buffer);
+  for (size_t i = 0; i < root->plan_.units.size(); ++i) root->add_unit(i);
+  for (size_t i = 0; i < root->units_.size(); ++i) {
+    if (UnitBase* unit = root->plan_.units[i].module) unit->attach(root->units_[i]);
+  }
+  root->stats_.num_units = static_cast<int>(root->units_.size());
+  root->reset_peak();
+  return root;
+}
+
+void Root::add_unit(size_t index) {
+  const UnitEntry& entry = plan_.units[index];
+  const auto unit = std::make_shared<UnitState>(*this, entry.name, index == 0, index);
+  units_.push_back(unit);
+  // One flat parameter for each dtype, trainable ones and frozen ones apart; in an order that all ranks share.
+  std::map<std::pair<bool, at::ScalarType>, std::vector<size_t>> groups;
+  for (size_t parameter : entry.parameters) {
+    const ParameterEntry& p = plan_.parameters[parameter];
+    const at::ScalarType storage = or_else(options_.storage_dtype, p.tensor.scalar_type());
+    groups[{!p.trainable, storage}].push_back(parameter);
+  }
+  for (const auto& [key, parameters] : groups) add_flat_parameter(*unit, parameters, !key.first);
+}
+
+FlatDtypes Root::dtypes_of(const std::vector<size_t>& parameters) const {
+  const at::ScalarType own = plan_.parameters[parameters.front()].tensor.scalar_type();
+  FlatDtypes dtypes;
+  dtypes.storage = or_else(options_.storage_dtype, own);
+  dtypes.param = or_else(options_.param_dtype, dtypes.storage);
+  dtypes.reduce = or_else(options_.reduce_dtype, dtypes.storage);
+  if (dtypes.storage != at::kFloat && dtypes.storage != at::kDouble) {
+    throw UsageError("parameter \"" + plan_.parameters[parameters.front()].name + "\" would be stored as " + c10::toString(dtypes.storage) +
+                     "; shards are kept as Float or Double: set storage_dtype");
+  }
+  return dtypes;
+}
+
+void Root::add_flat_parameter(UnitState& unit, const std::vector<size_t>& parameters, bool trainable) {
+  std::vector<FlatParameter::Member> members;
+  for (size_t parameter : parameters) members.push_back({parameter, plan_.parameters[parameter].name, plan_.parameters[parameter].tensor});
+  const UnitEntry& entry = plan_.units[unit.index()];
+  const std::string name = entry.name.empty() ? "the root" : "unit " + entry.name;
+  auto flat = std::make_unique<FlatParameter>(transport(), name, std::move(members), dtypes_of(parameters), entry.replicated, trainable);
+  if (trainable) trainable_.push_back(flat.get());
+  unit.add_parameters(std::move(flat));
+}
+
+PartialNorm Root::partial_norm() const {
+  PartialNorm norm{norm_type_};
+  for (const FlatParameter* flat : trainable_) norm.add(flat->partial_norm());
+  return norm;
+}
+
+void Root::clear_gradients() {
+  for (FlatParameter* flat : trainable_) flat->clear_gradient();
+}
+
+void Root::publish() {
+  for (FlatParameter* flat : trainable_) flat->publish();
+  for (const auto& unit : units_) unit->reshard();
+}
+
+void Root::visit_full(const std::function<void(const ParameterEntry&, const at::Tensor&)>& visit) {
+  for (const auto& unit : units_) {
+    for (const auto& flat : unit->flat_parameters()) {
+      const at::Tensor full = flat->full_copy();
+      for (size_t i = 0; i < flat->members().size(); ++i) {
+        const ParameterEntry& entry = plan_.parameters[flat->members()[i].parameter];
+        visit(entry, full.narrow(0, flat->layout().offset(i), flat->layout().numel(i)).view(entry.sizes));
+      }
+    }
+  }
+}
+
+Stats Root::stats() const { return stats_; }
+
+void Root::reset_peak() {
+  stats_.peak_gathered_bytes = stats_.gathered_bytes;
+  stats_.peak_units = stats_.gathered_units;
+}
+
+void Root::check_usable() const {
+  if (failure_) throw Error("this root cannot be used any more: a backward pass ended with an error (" + reason(failure_) + ")");
+  if (in_backward_ && !inside_backward()) {
+    throw Error("this root cannot be used any more: a backward pass ended with an exception before all gradients were reduced, and the ranks "
+                "may be at different places; start again");
+  }
+}
+
+void Root::count_call(const UnitState& unit, bool grad_mode) {
+  call_hash_ = (call_hash_ ^ (2 * unit.index() + (grad_mode ? 1 : 0) + 1)) * 0x100000001b3ull;  // FNV-1a over the calls
+}
+
+void Root::count_gathered(const UnitState& unit) {
+  const size_t bytes = unit.gathered_bytes();
+  if (bytes == 0) return;
+  stats_.gathered_bytes += bytes;
+  stats_.gathered_units += 1;
+  stats_.peak_gathered_bytes = std::max(stats_.peak_gathered_bytes, stats_.gathered_bytes);
+  stats_.peak_units = std::max(stats_.peak_units, stats_.gathered_units);
+}
+
+void Root::count_freed(const UnitState& unit) {
+  const size_t bytes = unit.gathered_bytes();
+  if (bytes == 0) return;
+  stats_.gathered_bytes -= bytes;
+  stats_.gathered_units -= 1;
+}
+
+void Root::begin_backward() {
+  if (in_backward_) return;
+  in_backward_ = true;
+  num_reduced_ = 0;
+  torch::autograd::Engine::get_default_engine().queue_callback([this] { guarded([this] { end_backward(); }); });
+}
+
+void Root::reduce_ready_units() {
+  if (!reduces_now()) return;
+  for (; num_reduced_ < units_.size(); ++num_reduced_) {
+    UnitState& unit = *units_[units_.size() - 1 - num_reduced_];
+    if (!unit.ready()) return;
+    unit.reduce(norm_type_);
+  }
+}
+
+void Root::end_backward() {
+  for (const auto& unit : units_) unit->set_ready();
+  reduce_ready_units();  // the rest: what had no gradient counts as zeros
+  for (const auto& unit : units_) unit->end_backward();
+  unreduced_ = !reduces_now();
+  in_backward_ = false;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,34 @@
+// The optimizer over the flat shards of a root: this rank's pieces and their state, nothing else.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "config/config.h"
+#include "fsdp/root.h"
+#include "grad/scaling.h"
+
+namespace mantissa {
+
+class Optimizer {
+ public:
+  Optimizer(Root& root, const OptimizerConfig& config);
+
+  /// Updates every trainable shard from its reduced gradient, scaled as `scaling` says; gradients are left as they are.
+  void step(double lr, const DeferredScaling& scaling);
+
+  int64_t taken_steps() const { return taken_steps_; }
+
+ private:
+  struct State {
+    FlatParameter* flat;
+    std::vector<at::Tensor> buffers;  // adamw: exp_avg, exp_avg_sq; sgd: momentum, if any
+  };
+  template <class T>
+  void step_one(State& state, double lr, const DeferredScaling& scaling);
+
+  OptimizerConfig config_;
+  std::vector<State> states_;
+  int64_t taken_steps_ = 0;
+};
+
+}  // namespace mantissa

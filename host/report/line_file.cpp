@@ -1,0 +1,35 @@
+#include "report/line_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace mantissa {
+namespace {
+
+[[noreturn]] void throw_errno(const std::filesystem::path& path) {
+  throw Error("cannot write " + path.string() + ": " + std::generic_category().message(errno) +
+              "; need a run folder that can be written to (run.dir)");
+}
+
+}  // namespace
+
+LineFile::LineFile(std::filesystem::path path)
+    : path_(std::move(path)), file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
+  if (!file_.is_open()) throw_errno(path_);
+}
+
+void LineFile::append(std::string line) {
+  line += '\n';
+  for (size_t done = 0; done < line.size();) {
+    const ssize_t written = ::write(file_.get(), line.data() + done, line.size() - done);
+    if (written < 0 && errno != EINTR) throw_errno(path_);
+    if (written > 0) done += static_cast<size_t>(written);
+  }
+}
+
+}  // namespace mantissa

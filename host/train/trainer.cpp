@@ -1,0 +1,298 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <numbers>
+
+#include <ATen/Parallel.h>
+#include <sys/resource.h>
+#include <torch/nn/module.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "optim/schedule.h"
+#include "train/evaluate.h"
+#include "train/forward.h"
+#include "train/generate.h"
+#include "train/stop_request.h"
+#include "train/tensors.h"
+#include "train/weights_io.h"
+
+namespace mantissa {
+namespace {
+
+double peak_memory() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) * 1024;
+}
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
+ShardOptions shard_options(const FsdpConfig& config, const NumberFormats& formats) {
+  ShardOptions options;
+  options.sharding = config.full ? Sharding::full : Sharding::none;
+  options.storage_dtype = formats.storage_dtype;
+  options.param_dtype = formats.param_dtype;
+  options.reduce_dtype = formats.reduce_dtype;
+  options.reshard_after_forward = config.reshard_after_forward;
+  options.reduce_every_microbatch = config.reduce_every_microbatch;
+  return options;
+}
+
+Packet with_norm(Packet packet, const PartialNorm& norm) {
+  packet.norm_type = norm.norm_type;
+  packet.largest = norm.largest;
+  packet.scaled_sum = norm.scaled_sum;
+  packet.nonfinite = norm.nonfinite;
+  return packet;
+}
+
+}  // namespace
+
+Trainer::Trainer(const Config& config, const std::filesystem::path& plugin_file, World world)
+    : config_(config),
+      world_(std::move(world)),
+      data_(config.data.path, config.data.heldout, config.model.context),
+      sampler_({config.run.seed, config.train.batch, config.train.microbatches, config.model.context, static_cast<int64_t>(data_.train().size())}) {
+  at::set_num_threads(static_cast<int>(config_.distributed.threads));
+  model_ = make_model(config_.model, config_.run.seed);
+  const ModulePlan plan = plan_units(*model_->module(), false, shard_options(config_.fsdp, {}));
+
+  std::optional<PluginLibrary> library;
+  std::vector<CheckedOption> options;
+  exchange().agree_after(Operation::load_plugin, [&] {
+    library.emplace(load_plugin(plugin_file, {config_.precision.sha256, config_.plugins.require_pin}));
+    check_clip_kind(*library, config_.clip);
+    options = check_options(library->option_specs(), config_.precision.options);
+    if (world_.rank() == 0 && config_.model.init) load_weights(*model_->module(), *config_.model.init);
+  });
+  precision_ = std::make_unique<Precision>(std::move(*library), std::move(options), plan, exchange(), config_.plugins);
+
+  root_ = Root::shard(model_->module(), plan, world_, shard_options(config_.fsdp, precision_->formats()));
+  root_->set_norm_type(norm_type());
+  gradients_.emplace(*root_);
+  precision_->attach(*root_, *gradients_);
+  optimizer_.emplace(*root_, config_.optimizer);
+}
+
+// ---- one step
+
+StepResult Trainer::step(bool logged) {
+  const Stopwatch stopwatch(phases_.step);
+  const double comm_before = root_->transport().seconds();
+  StepState state;
+  state.index = static_cast<uint64_t>(step_);
+  state.num_microbatches = static_cast<uint32_t>(config_.train.microbatches);
+  state.learning_rate = learning_rate(config_.schedule, config_.optimizer.lr, optimizer_->taken_steps(), config_.run.steps);
+
+  Packet packet;
+  exchange().attempt([&] { state.loss_scale = precision_->loss_scale(state); });
+  backward(state, packet);
+  agree_after_backward(state, packet);
+  StepResult result = agree_on_decision(state, logged);
+  check_clipped(result);
+
+  if (result.state.decision == Decision::step) {
+    const Stopwatch optimizing(phases_.optimizer);
+    optimizer_->step(state.learning_rate, gradients_->scaling());
+    consecutive_skips_ = 0;
+  } else {
+    skip(result);
+  }
+  exchange().attempt([&] { precision_->update(result.state); });  // a failure travels in the next exchange
+  root_->publish();
+  root_->clear_gradients();
+  ++step_;
+  ++phases_.steps;
+  phases_.comm_s += root_->transport().seconds() - comm_before;
+  return result;
+}
+
+void Trainer::backward(StepState& state, Packet& packet) {
+  const Share share{world_.rank(), world_.size()};
+  const double targets = static_cast<double>(config_.train.batch * config_.train.microbatches * config_.model.context);
+  root_->reset_call_hash();
+  for (int64_t m = 0; m < config_.train.microbatches; ++m) {
+    Batch batch = rows_at(data_.train(), sampler_.rows_of(step_, m, share), config_.model.context);
+    const BatchTensors tensors = tensors_of(batch);
+    root_->set_last_microbatch(m + 1 == config_.train.microbatches);
+    at::Tensor loss;
+    {
+      const Stopwatch stopwatch(phases_.forward);
+      loss = loss_sum(forward(*root_, *model_, tensors.inputs), tensors.targets);
+      packet.loss_sum += loss.item<double>();
+      packet.loss_weight += static_cast<double>(batch.num_targets);
+    }
+    const Stopwatch stopwatch(phases_.backward);
+    // The engine averages over ranks, so the mean over all targets of the step is the sum times world_size / targets.
+    (loss * (state.loss_scale * world_.size() / targets)).backward();
+  }
+}
+
+void Trainer::agree_after_backward(StepState& state, Packet packet) {
+  packet.loss_scale = state.loss_scale;
+  packet.call_hash = root_->call_hash();
+  packet.peak_memory = peak_memory();
+  const Agreed agreed = exchange().agree(Operation::backward, with_norm(packet, root_->partial_norm()));
+  state.loss = agreed.loss_sum / agreed.loss_weight;
+  gradients_->begin_step(agreed.norm);
+}
+
+// unscale, clip, decide: what fails on one rank travels with the decision.
+StepResult Trainer::agree_on_decision(StepState& state, bool logged) {
+  StepResult result;
+  Packet packet;
+  const double norm = gradients_->norm(norm_type());  // known since the exchange: nothing is sent
+  bool measured = false;
+  exchange().attempt([&] {
+    state.found_inf = precision_->unscale(state);
+    state.total_norm = precision_->clip(state, config_.clip, norm);
+    measured = gradients_->modified() || (logged && gradients_->scaling().limit != std::numeric_limits<double>::infinity());
+    if (measured) packet = with_norm(packet, gradients_->partial_norm_scaled(norm_type()));
+    packet.decision = static_cast<int32_t>(precision_->decide(state));
+    packet.requests = requested_stops();
+  });
+  packet.norm_type = norm_type();
+  packet.peak_memory = peak_memory();
+  const Agreed agreed = exchange().agree(Operation::decide, packet);
+  state.decision = static_cast<Decision>(agreed.decision);
+  if (!state.found_inf && config_.clip.error_if_nonfinite && !std::isfinite(norm)) diverge(state);
+  if (state.decision == Decision::abort) {
+    const std::string reason = precision_->abort_reason();
+    throw Diverged("step " + std::to_string(step_) + ": plugin " + precision_->identity().id + " gave up" + (reason.empty() ? "" : ": " + reason));
+  }
+  result.state = state;
+  result.clip_coef = gradients_->scaling().factor;
+  result.grad_norm_clipped = measured ? agreed.norm.value() : gradients_->norm_scaled();
+  result.peak_memory = agreed.peak_memory;
+  result.requests = agreed.requests;
+  return result;
+}
+
+void Trainer::check_clipped(const StepResult& result) const {
+  const double norm = result.grad_norm_clipped;
+  if (config_.clip.kind != ClipKind::norm || !std::isfinite(norm) || norm <= config_.clip.limit * (1 + 1e-6)) return;
+  throw Error("step " + std::to_string(step_) + ": plugin " + precision_->identity().id + " clipped less than [clip] asks: the gradients' norm is " + number(norm) +
+              " after clipping, need at most max_norm = " + number(config_.clip.limit) + "; use another plugin, or leave out [clip]");
+}
+
+void Trainer::diverge(const StepState& state) {
+  std::string holders;
+  for (const NonfiniteParameter& parameter : gradients_->nonfinite_parameters()) {
+    holders += (holders.empty() ? "" : ", ") + parameter.name + " (" + std::to_string(parameter.count) + ")";
+  }
+  throw Diverged("step " + std::to_string(step_) + ": the gradients' norm is " + number(state.total_norm) + "; elements that are not finite: " + holders +
+                 ". Lower the learning rate, clip, or set clip.error_if_nonfinite = false to skip such steps");
+}
+
+void Trainer::skip(StepResult& result) {
+  ++skipped_;
+  ++consecutive_skips_;
+  result.skip_reason = result.state.found_inf                      ? "found_inf"
+                       : std::isfinite(result.state.total_norm)    ? "plugin"
+                                                                   : "grad_norm is " + number(result.state.total_norm);
+  if (consecutive_skips_ >= config_.train.max_consecutive_skips) {
+    throw Diverged("step " + std::to_string(step_) + ": " + std::to_string(consecutive_skips_) + " steps in a row were skipped (" + result.skip_reason +
+                   "), as many as train.max_consecutive_skips allows");
+  }
+}
+
+// ---- the loop
+
+RunFinished Trainer::run(EventListener& listener, const std::filesystem::path& folder) {
+  const auto start = std::chrono::steady_clock::now();
+  RunFinished finished;
+  uint32_t requests = 0;
+  while (step_ < config_.run.steps && requests == 0) {
+    const StepResult result = step(is_logged(step_));
+    if (!result.skip_reason.empty()) {
+      listener.skipped({static_cast<int64_t>(result.state.index), result.skip_reason, result.state.total_norm, result.state.loss_scale});
+    }
+    log_step(result, listener);
+    requests = result.requests;
+    last_loss_ = result.state.loss;
+    finished.memory_mb = result.peak_memory / 1e6;
+  }
+  exchange().agree(Operation::finish);  // what the last update failed with
+  finished.steps = step_;
+  finished.skipped = skipped_;
+  finished.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  finished.tokens_per_s = static_cast<double>(step_ * config_.train.batch * config_.train.microbatches * config_.model.context) / all_phases_.step.count();
+  finished.train_loss = last_loss_;
+  if (requests != 0) {
+    finished.stopped_by = requests & kStopInterrupted ? "SIGINT" : "SIGTERM";
+    return finished;
+  }
+  finished.val_loss = val_loss_;
+  if (val_loss_) finished.val_bits_per_byte = *val_loss_ / std::numbers::ln2;
+  finished.weights = folder / "weights.safetensors";
+  save_weights(*root_, finished.weights);
+  if (config_.sample) finished.sample = generate_text(*root_, *model_, *config_.sample, config_.model.context);
+  exchange().agree(Operation::finish);  // nobody leaves while others still gather
+  return finished;
+}
+
+bool Trainer::is_logged(int64_t step) const { return step == 0 || (step + 1) % config_.log.every == 0 || is_last(step) || is_evaluated(step); }
+
+bool Trainer::is_evaluated(int64_t step) const {
+  if (data_.heldout().empty()) return false;
+  return is_last(step) || (config_.train.eval_every > 0 && (step + 1) % config_.train.eval_every == 0);
+}
+
+void Trainer::log_step(const StepResult& result, EventListener& listener) {
+  const auto step = static_cast<int64_t>(result.state.index);
+  if (!is_logged(step)) return;
+  StepMetrics metrics;
+  metrics.step = step;
+  metrics.loss = result.state.loss;
+  metrics.grad_norm = result.state.total_norm;
+  metrics.grad_norm_clipped = result.grad_norm_clipped;
+  metrics.clip_coef = result.clip_coef;
+  metrics.loss_scale = result.state.loss_scale;
+  metrics.skipped_total = skipped_;
+  metrics.lr = result.state.learning_rate;
+  metrics.memory_mb = result.peak_memory / 1e6;
+
+  const auto steps = static_cast<double>(phases_.steps);
+  const auto mean_ms = [&](Phases::Duration total) { return total.count() * 1e3 / steps; };
+  metrics.tokens_per_s = steps * static_cast<double>(config_.train.batch * config_.train.microbatches * config_.model.context) / phases_.step.count();
+  metrics.step_ms = mean_ms(phases_.step);
+  metrics.forward_ms = mean_ms(phases_.forward);
+  metrics.backward_ms = mean_ms(phases_.backward);
+  metrics.optimizer_ms = mean_ms(phases_.optimizer);
+  metrics.comm_ms = phases_.comm_s * 1e3 / steps;
+  all_phases_.step += phases_.step;
+  phases_ = {};
+
+  if (is_evaluated(step)) {
+    val_loss_ = evaluate(*root_, *model_, data_.heldout(), config_.model.context, std::max<int64_t>(1, config_.train.batch / world_.size()));
+    metrics.val_loss = *val_loss_;
+    metrics.val_bits_per_byte = *val_loss_ / std::numbers::ln2;
+  }
+  listener.stepped(metrics);
+}
+
+RunStarted Trainer::describe(const std::filesystem::path& folder) const {
+  RunStarted started;
+  started.name = config_.run.name;
+  started.folder = folder;
+  started.steps = config_.run.steps;
+  started.world_size = world_.size();
+  started.model = model_->describe();
+  for (size_t i : root_->plan().trainable) started.num_parameters += root_->plan().parameters[i].tensor.numel();
+  started.sharding = config_.fsdp.full ? "full" : "none";
+  started.data = config_.data.path.filename().string() + ", " + std::to_string(data_.all().size()) + " bytes, " + std::to_string(data_.heldout().size()) + " held out";
+  started.plugin = precision_->identity();
+  started.clip = config_.clip.kind == ClipKind::norm    ? "max_norm = " + number(config_.clip.limit) + " (p = " + number(config_.clip.norm_type) + ")"
+                 : config_.clip.kind == ClipKind::value ? "value = " + number(config_.clip.limit)
+                                                        : "none";
+  return started;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,74 @@
+// The trainer: everything a run needs, built in the order of the design, and its loop.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "config/config.h"
+#include "data/sampler.h"
+#include "data/text.h"
+#include "fsdp/root.h"
+#include "grad/gradients.h"
+#include "model/model.h"
+#include "optim/optimizer.h"
+#include "plugin/precision.h"
+#include "train/events.h"
+#include "train/phases.h"
+
+namespace mantissa {
+
+/// What one optimizer step came to; the same on every rank.
+struct StepResult {
+  StepState state;
+  double grad_norm_clipped = 0;
+  double clip_coef = 1;
+  double peak_memory = 0;     ///< largest of the ranks, bytes
+  uint32_t requests = 0;      ///< Request bits of all ranks
+  std::string skip_reason;    ///< empty if the step was taken
+};
+
+class Trainer {
+ public:
+  /// [all ranks] `plugin_file`: found on the search path. Throws what any of its parts throws, on every rank.
+  Trainer(const Config& config, const std::filesystem::path& plugin_file, World world);
+
+  /// [all ranks] Runs all steps, tells `listener` (rank 0) and writes weights.safetensors into `folder` (rank 0).
+  /// Returns how the run ended.
+  RunFinished run(EventListener& listener, const std::filesystem::path& folder);
+
+  /// [all ranks] One optimizer step, taken or skipped. `logged`: norms after clipping by value are wanted.
+  StepResult step(bool logged);
+
+  RunStarted describe(const std::filesystem::path& folder) const;
+
+ private:
+  void backward(StepState& state, Packet& packet);
+  void agree_after_backward(StepState& state, Packet packet);
+  StepResult agree_on_decision(StepState& state, bool logged);
+  void check_clipped(const StepResult& result) const;
+  [[noreturn]] void diverge(const StepState& state);
+  void skip(StepResult& result);
+  void log_step(const StepResult& result, EventListener& listener);
+  bool is_last(int64_t step) const { return step + 1 == config_.run.steps; }
+  bool is_logged(int64_t step) const;
+  bool is_evaluated(int64_t step) const;
+  double norm_type() const { return config_.clip.kind == ClipKind::norm ? config_.clip.norm_type : 2; }
+  Exchange& exchange() { return world_.impl().exchange; }
+
+  Config config_;
+  World world_;
+  TextData data_;
+  Sampler sampler_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Precision> precision_;
+  std::shared_ptr<Root> root_;
+  std::optional<Gradients> gradients_;
+  std::optional<Optimizer> optimizer_;
+
+  int64_t step_ = 0, skipped_ = 0, consecutive_skips_ = 0;
+  Phases phases_, all_phases_;
+  double last_loss_ = 0;
+  std::optional<double> val_loss_;
+};
+
+}  // namespace mantissa

@@ -1,0 +1,94 @@
+/* Plugins for tests of the trainer, one a KIND: they clip in their own way, or fail at a place and on a rank of their choice. */
+#include <mantissa/precision.h>
+#include <math.h>
+#include <stdlib.h>
+
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+MTS_PRECISION_NOTE(TEXT(KIND));
+
+enum { clips_at_half = 1, clips_nothing, unset_norm, wrong_norm, fails_in_create_on_rank_1, fails_in_clip_on_rank_1, stale_root_on_rank_1,
+       returns_early_on_rank_1, aborts_at_step_3, skips_every_step, uneven_plan, scales_loss, own_collectives, fails_in_update_on_rank_1 };
+
+struct mts_context {
+  const mts_host* host;
+  mts_root_info info;
+};
+
+static mts_status create(const mts_host* host, mts_root root, mts_context** out) {
+  mts_root_info info = {.header = MTS_HEADER(mts_root_info)};
+  const mts_status status = host->root_info(host, root, &info);
+  if (status != MTS_OK) return status;
+  if (KIND == fails_in_create_on_rank_1 && info.rank == 1) return host->fail(host, MTS_INTERNAL, "no licence on this machine");
+  *out = calloc(1, sizeof **out);
+  if (*out == NULL) return MTS_NO_MEMORY;
+  (*out)->host = host;
+  (*out)->info = info;
+  return MTS_OK;
+}
+
+static void destroy(mts_context* context) { free(context); }
+
+static mts_status plan(mts_context* context, mts_plan* plan) {
+  if (KIND == uneven_plan && context->info.rank == 1) plan->reduce_dtype = MTS_BF16;
+  if (KIND == scales_loss) plan->scales_loss = 1;
+  return MTS_OK;
+}
+
+static mts_status clip(mts_context* context, const mts_step* step, const mts_clip* clip, double* total_norm) {
+  const mts_host* host = context->host;
+  const int on_rank_1 = context->info.rank == 1;
+  double norm = 0;
+  if (KIND == clips_at_half) return host->clip_grad_norm(host, step->root, clip->limit / 2, clip->norm_type, total_norm);
+  if (KIND == clips_nothing) return host->grad_norm(host, step->root, clip->norm_type, total_norm);
+  if (KIND == unset_norm) return host->clip_grad_norm(host, step->root, clip->limit, clip->norm_type, &norm);
+  if (KIND == wrong_norm) {
+    const mts_status status = host->clip_grad_norm(host, step->root, clip->limit, clip->norm_type, total_norm);
+    *total_norm *= 2;
+    return status;
+  }
+  if (KIND == fails_in_clip_on_rank_1 && on_rank_1) return host->fail(host, MTS_INTERNAL, "the sensor is off");
+  if (KIND == stale_root_on_rank_1 && on_rank_1) {
+    const mts_root foreign = {step->root.index, step->root.generation + 1};
+    host->scale_grads(host, foreign, 0.5); /* ignores the status: the slot must fail all the same */
+  }
+  if (KIND == returns_early_on_rank_1) {
+    if (on_rank_1) return host->fail(host, MTS_INTERNAL, "left before the collective");
+    const mts_status status = host->grad_norm(host, step->root, 3, &norm); /* the others wait here for rank 1 */
+    if (status != MTS_OK) return status;
+  }
+  if (KIND == own_collectives) {
+    double values[2] = {context->info.rank + 1.0, step->loss};
+    const mts_status status = host->all_reduce(host, step->root, values, 2, MTS_SUM);
+    if (status != MTS_OK) return status;
+    const double ranks = context->info.world_size;
+    if (values[0] != ranks * (ranks + 1) / 2 || fabs(values[1] - ranks * step->loss) > 1e-9) return host->fail(host, MTS_INTERNAL, "all_reduce is wrong");
+    double cubic = 0;
+    const mts_status cubed = host->grad_norm(host, step->root, 3, &cubic);
+    if (cubed != MTS_OK) return cubed;
+    const mts_status known = host->grad_norm(host, step->root, clip->norm_type, &norm);
+    if (known != MTS_OK) return known;
+    if (!(cubic > 0 && cubic < norm)) return host->fail(host, MTS_INTERNAL, "the 3-norm is not below the 2-norm");
+  }
+  return host->clip_grad_norm(host, step->root, clip->limit, clip->norm_type, total_norm);
+}
+
+static mts_status decide(mts_context* context, const mts_step* step, mts_decision* decision) {
+  if (KIND == skips_every_step) *decision = MTS_SKIP;
+  if (KIND == aborts_at_step_3 && step->index == 3) {
+    context->host->fail(context->host, MTS_OK, "the loss has stopped falling");
+    *decision = MTS_ABORT;
+  }
+  return MTS_OK;
+}
+
+static mts_status update(mts_context* context, const mts_step* step) {
+  if (KIND == fails_in_update_on_rank_1 && context->info.rank == 1 && step->index == 2) return context->host->fail(context->host, MTS_INTERNAL, "no room for the log");
+  return MTS_OK;
+}
+
+static const mts_precision kPrecision = {.header = MTS_HEADER(mts_precision), .id = TEXT(KIND), .version = "1.0.0", .vendor = "tests", .summary = "for tests",
+    .option_size = sizeof(mts_option_spec), .clip_kinds = 1u << MTS_CLIP_NONE | 1u << MTS_CLIP_NORM, .create = create, .destroy = destroy, .plan = plan,
+    .clip = clip, .decide = decide, .update = update};
+
+const mts_precision* mts_precision_entry_v1(void) { return &kPrecision; }
