@@ -3,11 +3,11 @@
 #include <chrono>
 #include <cstring>
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "comm/buffer_pool.h"
 #include "comm/process_group.h"
 #include "comm/reduce_kernel.h"
 #include "comm/transport.h"
@@ -51,7 +51,7 @@ class C10dTransport final : public Transport {
     Unit& unit = units_[id];
     if (is_shard_itself(unit, dtype)) return {unit.shard.data_ptr(), at::Device(at::kCPU)};
     const at::Tensor mine = unit.shard.to(dtype);
-    at::DataPtr memory = c10::GetAllocator(at::kCPU)->allocate(static_cast<size_t>(unit.layout.padded) * mine.element_size());
+    at::DataPtr memory = buffers_.allocate(static_cast<size_t>(unit.layout.padded) * mine.element_size());
     at::Tensor full = at::from_blob(memory.get(), {unit.layout.padded}, mine.options());
     if (unit.layout.replicated) {
       full.copy_(mine);
@@ -67,7 +67,7 @@ class C10dTransport final : public Transport {
 
   at::Tensor gradient(UnitId id) override {
     Unit& unit = units_[id];
-    if (!unit.gradient.defined()) unit.gradient = at::zeros({unit.layout.padded}, unit.layout.reduce_dtype);
+    if (!unit.gradient.defined()) unit.gradient = buffers_.tensor(unit.layout.padded, unit.layout.reduce_dtype);
     return unit.gradient;
   }
 
@@ -78,7 +78,7 @@ class C10dTransport final : public Transport {
     const int64_t piece = unit.layout.padded / world_size();
     at::Tensor parts = mine;
     if (world_size() > 1) {
-      parts = at::empty_like(mine);
+      parts = buffers_.tensor(unit.layout.padded, unit.layout.reduce_dtype);
       std::vector<int64_t> equal;
       collective("reducing the gradients of " + unit.layout.name, [&] { return group_.backend().alltoall_base(parts, mine, equal, equal); });
     }
@@ -169,6 +169,7 @@ class C10dTransport final : public Transport {
   }
 
   ProcessGroup& group_;
+  BufferPool buffers_;
   std::vector<Unit> units_;
   uint64_t messages_ = 0;
   std::chrono::steady_clock::duration spent_{};

@@ -8,12 +8,15 @@
 #include <string_view>
 #include <thread>
 
+#include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <unistd.h>
 
 #include "base/log.h"
+
+C10_DECLARE_int(caffe2_log_level);
 
 namespace mantissa {
 namespace {
@@ -78,6 +81,8 @@ struct ProcessGroup::State {
 ProcessGroup::ProcessGroup(const Rendezvous& rendezvous, std::chrono::milliseconds timeout)
     : rendezvous_(rendezvous), timeout_(timeout), state_(std::make_unique<State>()) {
   if (world_size() == 1) return;
+  // c10d logs a stack trace for every connection that a lost peer closes; this class says the same in one line.
+  if (!environment("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = 2;
   try {
     c10d::TCPStoreOptions options;
     options.port = static_cast<uint16_t>(rendezvous_.port);

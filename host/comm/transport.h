@@ -64,7 +64,7 @@ class Transport {
   /// This rank has changed its shard: the next acquire must see it.
   virtual void publish(UnitId unit) = 0;
 
-  /// This rank's own full gradient, [padded] of reduce_dtype, zero at first; fill it, then reduce.
+  /// This rank's own full gradient, [padded] of reduce_dtype, not initialised: fill what is no padding, then reduce.
   virtual at::Tensor gradient(UnitId unit) = 0;
   /// [all ranks] Sums the gradients of all ranks in rank order (in float32 or wider, then rounded to reduce_dtype) into the
   /// gradient shard, and gives `gradient` back. Returns the partial norm of the gradient shard, taken in the same pass.

@@ -45,7 +45,7 @@ FlatParameter::FlatParameter(Transport& transport, const std::string& name, std:
   flat_ = at::empty({layout_.padded()}, dtypes_.param);
   for (size_t i = 0; i < members_.size(); ++i) {
     at::Tensor& tensor = members_[i].tensor;
-    tensor.set_data(flat_.narrow(0, layout_.offset(i), layout_.numel(i)).view(tensor.sizes()));
+    tensor.set_data(member_of(flat_, i));
   }
   swap_memory(no_memory());  // what at::empty gave
   if (replicated) unshard();
@@ -96,12 +96,37 @@ void FlatParameter::clear_gradient() { shard_.mutable_grad() = at::Tensor(); }
 
 void FlatParameter::add_gradient(size_t member, const at::Tensor& gradient) {
   const at::NoGradGuard no_grad;
-  if (!gradient_.defined()) gradient_ = transport_.gradient(unit_);
-  gradient_.narrow(0, layout_.offset(member), layout_.numel(member)).view(gradient.sizes()).add_(gradient);
+  if (!gradient_.defined()) {
+    gradient_ = transport_.gradient(unit_);
+    has_gradient_.assign(members_.size(), false);
+  }
+  const at::Tensor place = member_of(gradient_, member);
+  if (has_gradient_[member]) {
+    place.add_(gradient.view_as(place));
+  } else {
+    place.copy_(gradient.view_as(place));
+    has_gradient_[member] = true;
+  }
+}
+
+// What had no gradient in this backward pass counts as zeros.
+void FlatParameter::fill_missing_gradients() {
+  if (!gradient_.defined()) {
+    transport_.gradient(unit_).zero_();
+    return;
+  }
+  for (size_t member = 0; member < members_.size(); ++member) {
+    if (!has_gradient_[member]) member_of(gradient_, member).zero_();
+  }
+}
+
+at::Tensor FlatParameter::member_of(const at::Tensor& flat, size_t member) const {
+  return flat.narrow(0, layout_.offset(member), layout_.numel(member)).view(members_[member].tensor.sizes());
 }
 
 void FlatParameter::reduce(double norm_type) {
   const at::NoGradGuard no_grad;
+  fill_missing_gradients();
   gradient_ = at::Tensor();
   const bool accumulate = shard_.grad().defined();
   const PartialNorm norm = transport_.reduce(unit_, {1.0 / transport_.world_size(), accumulate, norm_type});
@@ -112,7 +137,7 @@ void FlatParameter::reduce(double norm_type) {
 at::Tensor FlatParameter::copy_in_members() const {
   at::Tensor full = at::zeros({layout_.padded()}, dtypes_.storage);
   for (size_t i = 0; i < members_.size(); ++i) {
-    full.narrow(0, layout_.offset(i), layout_.numel(i)).view(members_[i].tensor.sizes()).copy_(members_[i].tensor);
+    member_of(full, i).copy_(members_[i].tensor);
   }
   return full;
 }

@@ -62,7 +62,9 @@ class FlatParameter {
 
  private:
   void check_members_in_place() const;
+  void fill_missing_gradients();
   at::DataPtr swap_memory(at::DataPtr memory);
+  at::Tensor member_of(const at::Tensor& flat, size_t member) const;
 
 
   Transport& transport_;
@@ -74,6 +76,7 @@ class FlatParameter {
   UnitId unit_ = 0;
   std::vector<Piece> pieces_;
   at::Tensor flat_, shard_, gradient_;
+  std::vector<bool> has_gradient_;  // members whose gradient is in gradient_
   PartialNorm partial_norm_;
 };
 

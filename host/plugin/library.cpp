@@ -35,10 +35,12 @@ PrivateCopy copy_of(const VettedPlugin& vetted) {
   }
 }
 
-// The loader's text starts with the name of the copy; people know the file.
+// Boost says "... (dlerror system message: COPY: reason): error"; people know the file, not the copy.
 std::string loader_text(const std::string& what, const std::string& copy) {
-  const size_t at = what.find(copy + ": ");
-  return at == std::string::npos ? what : what.substr(at + copy.size() + 2);
+  const size_t start = what.find(copy + ": ");
+  if (start == std::string::npos) return what;
+  const std::string reason = what.substr(start + copy.size() + 2);
+  return reason.substr(0, reason.rfind("): "));
 }
 
 // Only the throwing overload of Boost.DLL carries the loader's text.

@@ -37,15 +37,14 @@ TEST_P(BadPluginTest, Load_FaultyPlugin_IsRefusedWithItsKind) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, BadPluginTest,
-    ::testing::Values(BadPlugin{"unresolved", "load-failed", "undefined symbol: mantissa_symbol_that_nobody_defines"},
-                      BadPlugin{"null", "bad-table", "returned NULL"}, BadPlugin{"entry_throws", "bad-table", "threw"},
-                      BadPlugin{"major", "abi-major", "major 2"},
-                      BadPlugin{"short", "bad-table", "struct_size 176; need 184"},
-                      BadPlugin{"size", "bad-table", "struct_size 18446744073709551615"},
-                      BadPlugin{"no_create", "bad-table", "slot create"},
-                      BadPlugin{"no_destroy", "bad-table", "slot destroy"},
-                      BadPlugin{"no_plan", "bad-table", "slot plan"}, BadPlugin{"id", "id-mismatch", "\"good\""},
-                      BadPlugin{"no_id", "bad-table", "id \"\""}, BadPlugin{"option", "bad-table", "option \"a\""}),
+    ::testing::Values(
+        BadPlugin{"unresolved", "load-failed", "undefined symbol: mantissa_symbol_that_nobody_defines; link"},
+        BadPlugin{"null", "bad-table", "returned NULL"}, BadPlugin{"entry_throws", "bad-table", "threw"},
+        BadPlugin{"major", "abi-major", "major 2"}, BadPlugin{"short", "bad-table", "struct_size 176; need 184"},
+        BadPlugin{"size", "bad-table", "struct_size 18446744073709551615"},
+        BadPlugin{"no_create", "bad-table", "slot create"}, BadPlugin{"no_destroy", "bad-table", "slot destroy"},
+        BadPlugin{"no_plan", "bad-table", "slot plan"}, BadPlugin{"id", "id-mismatch", "\"good\""},
+        BadPlugin{"no_id", "bad-table", "id \"\""}, BadPlugin{"option", "bad-table", "option \"a\""}),
     [](const auto& parameter) { return std::string(parameter.param.name); });
 
 TEST(Load_FsdpNorm, TellsItsIdentity) {

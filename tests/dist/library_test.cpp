@@ -91,7 +91,7 @@ struct GptTask {
 // Two micro-batches a step, an evaluation in between; returns the losses and norms.
 template <class Params, class Clip, class Loss>
 std::vector<double> train(Params params, Clip clip, Loss loss_of) {
-  torch::optim::AdamW optimizer(params, torch::optim::AdamWOptions(1e-2));
+  torch::optim::AdamW optimizer(params, torch::optim::AdamWOptions(3e-3));
   std::vector<double> log;
   for (int step = 0; step < 8; ++step) {
     for (int micro = 0; micro < 2; ++micro) {
@@ -151,7 +151,8 @@ void try_all_options(int world_size, int most_units) {
 }
 
 TEST_P(Library, Sequential_EqualsUnsharded) { try_all_options<SequentialTask>(GetParam(), 2); }
-TEST_P(Library, ArbitraryForward_EqualsUnsharded) { try_all_options<GptTask>(GetParam(), 3); }
+// The unit that is called twice stays gathered between its two backward passes: one unit more.
+TEST_P(Library, ArbitraryForward_EqualsUnsharded) { try_all_options<GptTask>(GetParam(), 4); }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Library, ::testing::Values(1, 2, 3, 4), ::testing::PrintToStringParamName());
 

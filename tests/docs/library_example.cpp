@@ -33,9 +33,10 @@ TORCH_MODULE(Net);
 
 int main() {
   const auto world = mantissa::World::from_env();  // RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; without them one rank
+  torch::set_num_threads(1);                       // ranks on one host share its cores
+  torch::manual_seed(world.rank());                // the weights are rank 0's, each rank draws data of its own
   auto net = mantissa::fully_shard(Net(32, 4), world);
   torch::optim::AdamW optimizer(net.shards(), torch::optim::AdamWOptions(1e-2));
-  torch::manual_seed(world.rank());  // each rank draws data of its own
   for (int step = 0; step <= 100; ++step) {
     const auto x = torch::randn({64, 32});
     const auto loss = torch::mse_loss(net(x), x.sum(1, true));

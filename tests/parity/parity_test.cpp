@@ -1,13 +1,12 @@
 // The program against PyTorch's FSDP2 on the same weights and batches; golden/ is made by make_golden.py.
-// Tolerances: loss and grad_norm 1e-5 relative, weights 1e-5 absolute, at every world size.
+// Tolerances: loss and grad_norm 1e-5 relative, weights 1e-5 absolute, at every world size. The keys' bias has a true
+// gradient of 0, so that AdamW moves it by rounding errors: PyTorch on 1 and 3 ranks is 1.6e-5 from its own 2 ranks there.
 #include <cmath>
 
-#include <ATen/ops/abs.h>
-#include <ATen/ops/max.h>
-#include <ATen/ops/sub.h>
 #include <nlohmann/json.hpp>
 
 #include "support/program.h"
+#include "support/tensors.h"
 #include "weights/safetensors.h"
 
 namespace mantissa {
@@ -39,7 +38,8 @@ void expect_weights(const std::filesystem::path& got_file, const std::filesystem
   const SafetensorsFile got(got_file), want(want_file);
   ASSERT_EQ(got.entries().size(), want.entries().size());
   for (const SafetensorsEntry& entry : want.entries()) {
-    EXPECT_LT(at::max(at::abs(got.tensor(entry.name) - want.tensor(entry.name))).item<double>(), 1e-5) << entry.name;
+    const double tolerance = entry.name.ends_with("attn_qkv.bias") ? 5e-5 : 1e-5;
+    EXPECT_LT(test::largest_difference(got.tensor(entry.name), want.tensor(entry.name)), tolerance) << entry.name;
   }
 }
 
@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(Settings, Parity,
                                            Setting{"two_microbatches", 2, 3, "ReduceAtTheLastMicrobatch", "[fsdp]\nreduce_every_microbatch = false\n"},
                                            Setting{"one_microbatch", 1, 3, "KeptAfterForward", "[fsdp]\nreshard_after_forward = false\n"},
                                            Setting{"one_microbatch", 1, 3, "ShardingNone", "[fsdp]\nsharding = \"none\"\n"}),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& setting) { return setting.param.name; });
 
 }  // namespace
 }  // namespace mantissa
