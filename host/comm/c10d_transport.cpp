@@ -3,11 +3,12 @@
 #include <chrono>
 #include <cstring>
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include "comm/buffer_pool.h"
 #include "comm/process_group.h"
 #include "comm/reduce_kernel.h"
 #include "comm/transport.h"
@@ -28,7 +29,7 @@ class C10dTransport final : public Transport {
   ProcessGroup& group() override { return group_; }
 
   UnitId add_unit(const UnitLayout& layout) override {
-    units_.push_back({layout, at::zeros({shard_size(layout, world_size())}, layout.storage_dtype), {}, {}});
+    units_.push_back({layout, zeros(layout), {}, {}});
     return units_.size() - 1;
   }
 
@@ -43,7 +44,7 @@ class C10dTransport final : public Transport {
 
   at::Tensor grad_shard(UnitId id) override {
     Unit& unit = units_[id];
-    if (!unit.grad_shard.defined()) unit.grad_shard = at::zeros_like(unit.shard);
+    if (!unit.grad_shard.defined()) unit.grad_shard = zeros(unit.layout);
     return unit.grad_shard;
   }
 
@@ -51,7 +52,7 @@ class C10dTransport final : public Transport {
     Unit& unit = units_[id];
     if (is_shard_itself(unit, dtype)) return {unit.shard.data_ptr(), at::Device(at::kCPU)};
     const at::Tensor mine = unit.shard.to(dtype);
-    at::DataPtr memory = buffers_.allocate(static_cast<size_t>(unit.layout.padded) * mine.element_size());
+    at::DataPtr memory = c10::GetAllocator(at::kCPU)->allocate(static_cast<size_t>(unit.layout.padded) * mine.element_size());
     at::Tensor full = at::from_blob(memory.get(), {unit.layout.padded}, mine.options());
     if (unit.layout.replicated) {
       full.copy_(mine);
@@ -67,7 +68,7 @@ class C10dTransport final : public Transport {
 
   at::Tensor gradient(UnitId id) override {
     Unit& unit = units_[id];
-    if (!unit.gradient.defined()) unit.gradient = buffers_.tensor(unit.layout.padded, unit.layout.reduce_dtype);
+    if (!unit.gradient.defined()) unit.gradient = at::empty({unit.layout.padded}, unit.layout.reduce_dtype);
     return unit.gradient;
   }
 
@@ -78,7 +79,7 @@ class C10dTransport final : public Transport {
     const int64_t piece = unit.layout.padded / world_size();
     at::Tensor parts = mine;
     if (world_size() > 1) {
-      parts = buffers_.tensor(unit.layout.padded, unit.layout.reduce_dtype);
+      parts = at::empty_like(mine);
       std::vector<int64_t> equal;
       collective("reducing the gradients of " + unit.layout.name, [&] { return group_.backend().alltoall_base(parts, mine, equal, equal); });
     }
@@ -123,6 +124,8 @@ class C10dTransport final : public Transport {
     UnitLayout layout;
     at::Tensor shard, grad_shard, gradient;
   };
+
+  at::Tensor zeros(const UnitLayout& layout) const { return at::zeros({shard_size(layout, world_size())}, layout.storage_dtype); }
 
   // Where this rank holds all of it in the right type, the shard is the parameter: nothing to gather, nothing to copy.
   bool is_shard_itself(const Unit& unit, at::ScalarType dtype) const {
@@ -169,7 +172,6 @@ class C10dTransport final : public Transport {
   }
 
   ProcessGroup& group_;
-  BufferPool buffers_;
   std::vector<Unit> units_;
   uint64_t messages_ = 0;
   std::chrono::steady_clock::duration spent_{};

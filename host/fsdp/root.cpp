@@ -9,6 +9,7 @@
 #include <torch/nn/module.h>
 
 #include "base/error.h"
+#include "fsdp/block_allocator.h"
 
 namespace mantissa {
 namespace {
@@ -49,6 +50,7 @@ std::shared_ptr<Root> Root::shard(const std::shared_ptr<torch::nn::Module>& modu
   if (c10::InferenceMode::is_enabled()) {
     throw UsageError("fully_shard was called under InferenceMode, where parameters lose their gradients silently; call it outside");
   }
+  BlockAllocator::install();
   const std::shared_ptr<Root> root(new Root(std::move(plan), world, options));
   const at::NoGradGuard no_grad;
   for (const auto& buffer : module->buffers()) root->transport().broadcast_from_rank_0(buffer);
@@ -56,6 +58,7 @@ std::shared_ptr<Root> Root::shard(const std::shared_ptr<torch::nn::Module>& modu
   for (size_t i = 0; i < root->units_.size(); ++i) {
     if (UnitBase* unit = root->plan_.units[i].module) unit->attach(root->units_[i]);
   }
+  BlockAllocator::install().trim();  // what held the whole model goes back to the system
   root->stats_.num_units = static_cast<int>(root->units_.size());
   root->reset_peak();
   return root;

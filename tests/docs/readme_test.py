@@ -1,15 +1,16 @@
 """Tries what the README shows:  readme_test.py BUILD_DIR [Readme.test_NAME]
 
 Conventions of the README:
-  ```LANGUAGE FILE    the block is that file: of the checkout, then the block is a part of it; otherwise it is written first
+  ```LANGUAGE FILE    the block is that file: of the checkout, then it is a part of it; otherwise it is written first
   ```console          lines that begin with "$ " are run by bash, one after the other, in one folder that looks like a
-                      checkout; a backslash at the end continues a line, "# exit code N" asks for that code instead of 0.
+                      checkout; a backslash at the end continues a line, "# exit code N" asks for that code, not 0.
                       Other lines are output: they come in this order, spaces do not count, "..." is any text
   ```console hosts    its commands are started together, here with an address and a port of this host
   other blocks        are not run
 Needs nothing but Python's standard library. Exit code 77: skipped, and the reason is printed.
 """
 
+import io
 import json
 import os
 import pathlib
@@ -89,9 +90,9 @@ def environment():
 
 def start(command, folder, **variables):
     # In a process group of its own, so that a command which hangs is ended with its children.
-    return subprocess.Popen(["bash", "-c", command], cwd=folder, env=environment() | variables, text=True, errors="replace",
-                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                            start_new_session=True)
+    return subprocess.Popen(["bash", "-c", command], cwd=folder, env=environment() | variables, text=True,
+                            errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, start_new_session=True)
 
 
 def finish(process):
@@ -158,7 +159,7 @@ class Readme(unittest.TestCase):
         shown = [(name, text) for _, name, text in BLOCK.findall(README) if name and (SOURCE / name).is_file()]
         self.assertIn("configs/quickstart.toml", [name for name, _ in shown])
         for name, text in shown:
-            self.assertIn(text, (SOURCE / name).read_text(encoding="utf-8"), f"the README's {name} is not the file's text")
+            self.assertIn(text, (SOURCE / name).read_text(encoding="utf-8"), f"the README shows another {name}")
 
     def test_Links_ToFiles_LeadSomewhere(self):
         links = re.findall(r"\]\(([^)#:]+)\)", BLOCK.sub("", README))
@@ -180,7 +181,7 @@ class Readme(unittest.TestCase):
             with self.subTest(command):
                 code, output = run(command, self.folder)
                 self.assertEqual(code, wanted_code, output)
-                self.assertIsNone(missing_line(expected, output), f"is shown, but was not printed. Printed was:\n{output}")
+                self.assertIsNone(missing_line(expected, output), f"is shown, but not printed. Printed was:\n{output}")
 
     def test_HostsBlock_OnThisHost_TrainsTogether(self):
         self.need(PROGRAM)
@@ -236,7 +237,8 @@ class Readme(unittest.TestCase):
         documented = {key.strip("`| "): default.strip("`") for key, default, _ in table("key")}
         self.assertGreater(len(documented), 40)
         # Together these two have every key that can be set.
-        common = '[run]\nname = "a"\nsteps = 1\n[model]\nkind = "gpt"\n[data]\npath = "a.txt"\n[precision]\nplugin = "a"\n'
+        common = ('[run]\nname = "a"\nsteps = 1\n[model]\nkind = "gpt"\n[data]\npath = "a.txt"\n'
+                  '[precision]\nplugin = "a"\n')
         needed = {
             "norm": common + f'sha256 = "{"0" * 64}"\n[clip]\nmax_norm = 1\n[sample]\n',
             "value": common + '[clip]\nvalue = 1\n[optimizer]\nkind = "sgd"\n[schedule]\nkind = "linear"\n',
@@ -260,7 +262,7 @@ class Readme(unittest.TestCase):
                 parsed = [tomllib.loads(f"x = {text}")["x"] for text in (default, real)]
                 self.assertEqual(*parsed, f"default of {key}")
             else:
-                self.assertIn(key, ("optimizer.kind", "schedule.kind"), f"the README's default of {key} was not compared")
+                self.assertIn(key, ("optimizer.kind", "schedule.kind"), f"{key}: its default was not compared")
 
     def test_RunFolderTables_ComparedWithARun_AreComplete(self):
         self.need(PROGRAM)
@@ -286,11 +288,13 @@ class Readme(unittest.TestCase):
 
 
 def main():
-    program = unittest.main(argv=[sys.argv[0], *sys.argv[2:]], exit=False, verbosity=0)
-    result = program.result
+    report = io.StringIO()
+    runner = unittest.TextTestRunner(stream=report, verbosity=2)
+    result = unittest.main(argv=[sys.argv[0], *sys.argv[2:]], exit=False, testRunner=runner).result
     if result.wasSuccessful() and result.testsRun == len(result.skipped):
-        print("; ".join(reason for _, reason in result.skipped))
+        print("; ".join(reason for _, reason in result.skipped))  # nothing else: it is shown as the reason
         sys.exit(77)
+    print(report.getvalue())
     sys.exit(not result.wasSuccessful())
 
 
