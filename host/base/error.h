@@ -11,11 +11,11 @@ namespace mantissa {
 /// Exit codes of the program `mantissa`; documented in the README.
 enum class ExitCode : int {
   done = 0,
-  failed = 1,       ///< a slot, a rank, a collective, a bug
-  usage = 2,        ///< command line or config
-  plugin = 3,       ///< plugin or its options refused
-  checkpoint = 4,   ///< checkpoint or weights file unusable
-  diverged = 5,     ///< non-finite gradients, or the plugin's abort
+  failed = 1,      ///< a slot, a rank, a collective, a bug
+  usage = 2,       ///< command line or config
+  plugin = 3,      ///< plugin or its options refused
+  checkpoint = 4,  ///< checkpoint or weights file unusable
+  diverged = 5,    ///< non-finite gradients, or the plugin's abort
   interrupted = 130,
   terminated = 143,
 };

@@ -1,4 +1,5 @@
-// Log lines for people, on stderr. The sink (spdlog) is hidden, as its bundled fmt does not mix with LibTorch's headers.
+// Log lines for people, on stderr. The sink (spdlog) is hidden, as its bundled fmt does not mix with LibTorch's
+// headers.
 #pragma once
 #include <string_view>
 

@@ -14,7 +14,7 @@ struct Program {
 };
 
 void add_train_command(CLI::App& app, Program& program);
-void add_config_command(CLI::App& app);
+void add_config_command(CLI::App& app, Program& program);
 void add_plugin_command(CLI::App& app, Program& program);
 void add_version_command(CLI::App& app);
 

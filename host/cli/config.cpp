@@ -5,6 +5,8 @@
 
 #include "cli/commands.h"
 #include "config/load.h"
+#include "plugin/find.h"
+#include "plugin/inspect.h"
 
 namespace mantissa {
 namespace {
@@ -16,11 +18,16 @@ struct Arguments {
 
 void add_arguments(CLI::App* command, const std::shared_ptr<Arguments>& arguments) {
   command->add_option("CONFIG", arguments->file, "the TOML file")->required();
-  command->add_option("--set", arguments->overrides, "override a key: dotted.key=value, value in TOML syntax; may be repeated")->allow_extra_args(false);
+  command
+      ->add_option("--set", arguments->overrides,
+                   "override a key: dotted.key=value, value in TOML syntax; may be repeated")
+      ->allow_extra_args(false);
 }
 
-void check(const Arguments& arguments) {
-  load_config(arguments.file, arguments.overrides);
+// The plugin too: its file, its options and what it understands of [clip]. None of its slots is called.
+void check(const Arguments& arguments, const Program& program) {
+  const Config config = load_config(arguments.file, arguments.overrides).config;
+  check_plugin(find_plugin(config.precision.plugin, from_environment(program.executable)), config);
   std::printf("%s: ok\n", arguments.file.c_str());
 }
 
@@ -36,13 +43,13 @@ void show(const Arguments& arguments) {
 
 }  // namespace
 
-void add_config_command(CLI::App& app) {
+void add_config_command(CLI::App& app, Program& program) {
   CLI::App* config = app.add_subcommand("config", "check a config, or show what it comes to");
   config->require_subcommand(1);
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* check_command = config->add_subcommand("check", "report everything that is wrong with a config");
   add_arguments(check_command, arguments);
-  check_command->callback([arguments] { check(*arguments); });
+  check_command->callback([arguments, &program] { check(*arguments, program); });
   CLI::App* show_command = config->add_subcommand("show", "print every key with its value and where it came from");
   add_arguments(show_command, arguments);
   show_command->callback([arguments] { show(*arguments); });

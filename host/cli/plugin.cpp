@@ -15,7 +15,8 @@ void list(const Program& program) {
   for (const FoundPlugin& found : list_plugins(from_environment(program.executable))) {
     try {
       const PluginDescription plugin = inspect_plugin(found.file);
-      std::printf("%-16s %-10s %s\n", plugin.identity.id.c_str(), plugin.identity.version.c_str(), plugin.identity.summary.c_str());
+      std::printf("%-16s %-10s %s\n", plugin.identity.id.c_str(), plugin.identity.version.c_str(),
+                  plugin.identity.summary.c_str());
     } catch (const PluginRefused& refused) {
       std::printf("%-16s %-10s refused: %s\n", found.name.c_str(), "-", refused.what());
     }
@@ -23,12 +24,16 @@ void list(const Program& program) {
 }
 
 void info(const Program& program, const std::string& plugin) {
-  const bool is_path = plugin.find('/') != std::string::npos || plugin.ends_with(".so");
-  const PluginDescription found = inspect_plugin(is_path ? std::filesystem::absolute(plugin) : find_plugin(plugin, from_environment(program.executable)));
+  const bool is_path = plugin.find('/') != std::string::npos;
+  const PluginDescription found = inspect_plugin(is_path ? std::filesystem::absolute(plugin)
+                                                         : find_plugin(plugin, from_environment(program.executable)));
   const PluginIdentity& id = found.identity;
-  std::printf("id       %s\nversion  %s\nvendor   %s\nsummary  %s\nfile     %s\nsha256   %s\nABI      %u.%u\nclips by %s\n", id.id.c_str(), id.version.c_str(),
-              id.vendor.c_str(), id.summary.c_str(), id.file.c_str(), id.sha256.c_str(), id.abi_major, id.abi_minor, found.clips_by.c_str());
-  std::printf("%s", found.options.empty() ? "options  none\n" : ("\noptions, under [precision.options]:\n" + found.options).c_str());
+  std::printf(
+      "id       %s\nversion  %s\nvendor   %s\nsummary  %s\nfile     %s\nsha256   %s\nABI      %u.%u\nclips by %s\n",
+      id.id.c_str(), id.version.c_str(), id.vendor.c_str(), id.summary.c_str(), id.file.c_str(), id.sha256.c_str(),
+      id.abi_major, id.abi_minor, found.clips_by.c_str());
+  std::printf("%s", found.options.empty() ? "options  none\n"
+                                          : ("\noptions, under [precision.options]:\n" + found.options).c_str());
 }
 
 }  // namespace

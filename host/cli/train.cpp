@@ -43,8 +43,9 @@ Job prepare(const Arguments& arguments, const Program& program, int world_size) 
   Job job{load_config(arguments.config, arguments.overrides), {}};
   const Config& config = job.loaded.config;
   if (config.train.batch < world_size) {
-    throw ConfigError({arguments.config.string() + ": train.batch: got " + std::to_string(config.train.batch) + ", need at least the number of ranks, " +
-                       std::to_string(world_size) + "; every rank must have a row"});
+    throw ConfigError({arguments.config.string() + ": train.batch: got " + std::to_string(config.train.batch) +
+                       ", need at least the number of ranks, " + std::to_string(world_size) +
+                       "; every rank must have a row"});
   }
   const TextData data(config.data.path, config.data.heldout, config.model.context);
   if (config.model.init) const SafetensorsFile init(*config.model.init);
@@ -55,10 +56,12 @@ Job prepare(const Arguments& arguments, const Program& program, int world_size) 
 
 void warn_about_threads(const Config& config, int local_ranks) {
   const unsigned cores = std::thread::hardware_concurrency();
-  const int64_t threads = config.distributed.threads * local_ranks;
-  if (cores == 0 || threads <= cores) return;
-  log::warning(std::to_string(local_ranks) + " ranks with " + std::to_string(config.distributed.threads) + " threads each share " + std::to_string(cores) +
-               " cores: steps will be slow; use fewer ranks, or a smaller distributed.threads");
+  const int64_t threads = config.distributed.threads;
+  if (cores == 0 || threads * local_ranks <= cores) return;
+  log::warning(std::to_string(local_ranks) + " ranks with " + std::to_string(threads) +
+               (threads == 1 ? " thread" : " threads") + " each share " + std::to_string(cores) +
+               " cores: steps will be slow; use fewer ranks" +
+               (threads > 1 ? ", or a smaller distributed.threads" : ""));
 }
 
 // The listeners of rank 0, and the folder they write to.
@@ -117,10 +120,12 @@ RankOutcome run_rank(const Job& job, const Rendezvous& rendezvous) {
   };
   try {
     catch_stop_signals();
-    const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(job.loaded.config.distributed.timeout_s * 1000));
+    const auto timeout =
+        std::chrono::milliseconds(static_cast<int64_t>(job.loaded.config.distributed.timeout_s * 1000));
     world = std::make_unique<World>(std::make_shared<World::Impl>(rendezvous, timeout));
     const ExitCode exit_code = train_on(*world, job, report);
-    return {static_cast<int>(exit_code), true, exit_code == ExitCode::done ? "" : "stopped after the step, as asked; nothing was saved"};
+    return {static_cast<int>(exit_code), true,
+            exit_code == ExitCode::done ? "" : "stopped after the step, as asked; nothing was saved"};
   } catch (const PeerFailed& error) {
     return fail(error.exit_code(), false, error.what());
   } catch (const CommError& error) {
@@ -137,7 +142,9 @@ RankOutcome run_rank(const Job& job, const Rendezvous& rendezvous) {
 int train(const Arguments& arguments, const Program& program) {
   const std::optional<Rendezvous> environment = rendezvous_from_environment();
   if (environment && arguments.ranks > 0) {
-    throw UsageError("--ranks was given, but RANK and WORLD_SIZE are set too: this process is a rank already; leave out --ranks, or unset them");
+    throw UsageError(
+        "--ranks was given, but RANK and WORLD_SIZE are set too: this process is a rank already; leave out --ranks, or "
+        "unset them");
   }
   const int ranks = std::max(arguments.ranks, 1);
   const Job job = prepare(arguments, program, environment ? environment->world_size : ranks);
@@ -170,8 +177,14 @@ void add_train_command(CLI::App& app, Program& program) {
   CLI::App* command = app.add_subcommand("train", "train the model of a config");
   const auto arguments = std::make_shared<Arguments>();
   command->add_option("CONFIG", arguments->config, "the TOML file")->required();
-  command->add_option("--ranks", arguments->ranks, "start this many local processes (default: one, or as RANK and WORLD_SIZE say)")->check(CLI::Range(1, 1024));
-  command->add_option("--set", arguments->overrides, "override a key: dotted.key=value, value in TOML syntax; may be repeated")->allow_extra_args(false);
+  command
+      ->add_option("--ranks", arguments->ranks,
+                   "start this many local processes (default: one, or as RANK and WORLD_SIZE say)")
+      ->check(CLI::Range(1, 1024));
+  command
+      ->add_option("--set", arguments->overrides,
+                   "override a key: dotted.key=value, value in TOML syntax; may be repeated")
+      ->allow_extra_args(false);
   command->callback([arguments, &program] { program.exit_code = train(*arguments, program); });
 }
 

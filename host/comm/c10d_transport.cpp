@@ -16,7 +16,9 @@
 namespace mantissa {
 namespace {
 
-int64_t shard_size(const UnitLayout& layout, int world_size) { return layout.replicated ? layout.padded : layout.padded / world_size; }
+int64_t shard_size(const UnitLayout& layout, int world_size) {
+  return layout.replicated ? layout.padded : layout.padded / world_size;
+}
 
 class C10dTransport final : public Transport {
  public:
@@ -52,13 +54,15 @@ class C10dTransport final : public Transport {
     Unit& unit = units_[id];
     if (is_shard_itself(unit, dtype)) return {unit.shard.data_ptr(), at::Device(at::kCPU)};
     const at::Tensor mine = unit.shard.to(dtype);
-    at::DataPtr memory = c10::GetAllocator(at::kCPU)->allocate(static_cast<size_t>(unit.layout.padded) * mine.element_size());
+    at::DataPtr memory =
+        c10::GetAllocator(at::kCPU)->allocate(static_cast<size_t>(unit.layout.padded) * mine.element_size());
     at::Tensor full = at::from_blob(memory.get(), {unit.layout.padded}, mine.options());
     if (unit.layout.replicated) {
       full.copy_(mine);
     } else {
       at::Tensor input = mine;
-      collective("gathering the parameters of " + unit.layout.name, [&] { return group_.backend()._allgather_base(full, input); });
+      collective("gathering the parameters of " + unit.layout.name,
+                 [&] { return group_.backend()._allgather_base(full, input); });
     }
     return memory;
   }
@@ -81,14 +85,16 @@ class C10dTransport final : public Transport {
     if (world_size() > 1) {
       parts = at::empty_like(mine);
       std::vector<int64_t> equal;
-      collective("reducing the gradients of " + unit.layout.name, [&] { return group_.backend().alltoall_base(parts, mine, equal, equal); });
+      collective("reducing the gradients of " + unit.layout.name,
+                 [&] { return group_.backend().alltoall_base(parts, mine, equal, equal); });
     }
     if (!unit.layout.replicated || world_size() == 1) return sum_into_shard(unit, parts, options);
 
     // Replicated: each rank sums one piece, then all get all pieces.
     at::Tensor sum = sum_in_rank_order(parts.view({world_size(), piece}), unit.layout);
     at::Tensor whole = mine.to(sum.scalar_type());
-    collective("gathering the gradients of " + unit.layout.name, [&] { return group_.backend()._allgather_base(whole, sum); });
+    collective("gathering the gradients of " + unit.layout.name,
+               [&] { return group_.backend()._allgather_base(whole, sum); });
     return sum_into_shard(unit, whole.view({1, unit.layout.padded}), options);
   }
 
@@ -125,7 +131,9 @@ class C10dTransport final : public Transport {
     at::Tensor shard, grad_shard, gradient;
   };
 
-  at::Tensor zeros(const UnitLayout& layout) const { return at::zeros({shard_size(layout, world_size())}, layout.storage_dtype); }
+  at::Tensor zeros(const UnitLayout& layout) const {
+    return at::zeros({shard_size(layout, world_size())}, layout.storage_dtype);
+  }
 
   // Where this rank holds all of it in the right type, the shard is the parameter: nothing to gather, nothing to copy.
   bool is_shard_itself(const Unit& unit, at::ScalarType dtype) const {
@@ -149,12 +157,14 @@ class C10dTransport final : public Transport {
   }
 
   template <class T>
-  static PartialNorm sum_ranges(Unit& unit, const at::Tensor& grad, const at::Tensor& parts, const ReduceOptions& options) {
+  static PartialNorm sum_ranges(Unit& unit, const at::Tensor& grad, const at::Tensor& parts,
+                                const ReduceOptions& options) {
     PartialNorm norm{options.norm_type};
     T* into = grad.data_ptr<T>();
     std::vector<const T*> from(static_cast<size_t>(parts.size(0)));
     for (const Range& range : unit.layout.used) {
-      for (size_t r = 0; r < from.size(); ++r) from[r] = parts.const_data_ptr<T>() + static_cast<int64_t>(r) * parts.size(1) + range.begin;
+      for (size_t r = 0; r < from.size(); ++r)
+        from[r] = parts.const_data_ptr<T>() + static_cast<int64_t>(r) * parts.size(1) + range.begin;
       norm.add(reduce_and_measure(std::span<T>(into + range.begin, static_cast<size_t>(range.end - range.begin)), from,
                                   {options.scale, options.accumulate, options.norm_type}));
     }

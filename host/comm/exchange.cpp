@@ -82,13 +82,14 @@ Agreed Exchange::agree(Operation operation, Packet mine) {
 Agreed Exchange::combine(const std::vector<Packet>& packets) {
   if (failure_) std::rethrow_exception(failure_);
   for (size_t rank = 0; rank < packets.size(); ++rank) {
-    if (packets[rank].exit_code != 0) throw_peer_failure(static_cast<int>(rank), static_cast<ExitCode>(packets[rank].exit_code));
+    if (packets[rank].exit_code != 0)
+      throw_peer_failure(static_cast<int>(rank), static_cast<ExitCode>(packets[rank].exit_code));
   }
   check_same_place(packets);
   Agreed all;
   all.norm.norm_type = packets.front().norm_type;
   for (const Packet& packet : packets) {
-    all.norm.add({packet.norm_type, packet.largest, packet.scaled_sum, packet.nonfinite});
+    all.norm.add(packet.norm());
     all.loss_sum += packet.loss_sum;
     all.loss_weight += packet.loss_weight;
     all.decision = std::max(all.decision, packet.decision);
@@ -116,19 +117,28 @@ void Exchange::check_same_place(const std::vector<Packet>& packets) const {
     const Packet& other = packets[rank];
     const std::string who = "rank 0 and rank " + std::to_string(rank);
     if (other.operation != first.operation || other.sequence != first.sequence) {
-      throw CommError(who + " have lost each other: \"" + name(first.operation) + "\" (exchange " + std::to_string(first.sequence) +
-                      ") met \"" + name(other.operation) + "\" (exchange " + std::to_string(other.sequence) +
-                      "); every rank must make the same calls in the same order");
+      throw CommError(who + " have lost each other: \"" + name(first.operation) + "\" (exchange " +
+                      std::to_string(first.sequence) + ") met \"" + name(other.operation) + "\" (exchange " +
+                      std::to_string(other.sequence) + "); every rank must make the same calls in the same order");
+    }
+    if (other.call_hash != first.call_hash && first.operation == Operation::shard) {
+      throw CommError(who +
+                      " want to shard different modules, or in different ways; names, shapes, types, units and options "
+                      "must be the same on every rank");
     }
     if (other.call_hash != first.call_hash) {
-      throw CommError(who + " ran different units, or in another order, in this step; every rank must run the same units in the same order");
+      throw CommError(who +
+                      " ran different units, or in another order, in this step; every rank must run the same units in "
+                      "the same order");
     }
     if (other.count != first.count || (first.operation == Operation::all_reduce && other.decision != first.decision)) {
-      throw CommError(who + " reduce different things: " + std::to_string(first.count) + " and " + std::to_string(other.count) + " values");
+      throw CommError(who + " reduce different things: " + std::to_string(first.count) + " and " +
+                      std::to_string(other.count) + " values");
     }
     const bool same_scale = other.loss_scale == first.loss_scale;
     if (!same_scale) {
-      throw Error(who + " have different loss scales: " + std::to_string(first.loss_scale) + " and " + std::to_string(other.loss_scale) +
+      throw Error(who + " have different loss scales: " + std::to_string(first.loss_scale) + " and " +
+                  std::to_string(other.loss_scale) +
                   "; a plugin's loss_scale must return the same number on every rank");
     }
   }

@@ -1,7 +1,7 @@
 // Agreement: the ranks meet at named places, and a failure of one becomes the same failure of all.
 //
-// A rank that fails but can go on does not leave: it remembers the failure, takes part in gathers and reduces as usual, and
-// says so in its next packet. Then every rank throws, and nobody sends any more.
+// A rank that fails but can go on does not leave: it remembers the failure, takes part in gathers and reduces as usual,
+// and says so in its next packet. Then every rank throws, and nobody sends any more.
 #pragma once
 #include <cstdint>
 #include <exception>
@@ -19,9 +19,9 @@ namespace mantissa {
 struct Agreed {
   PartialNorm norm;
   double loss_sum = 0, loss_weight = 0;
-  int32_t decision = 0;     ///< the largest
-  uint32_t requests = 0;    ///< all bits
-  double peak_memory = 0;   ///< the largest, bytes
+  int32_t decision = 0;    ///< the largest
+  uint32_t requests = 0;   ///< all bits
+  double peak_memory = 0;  ///< the largest, bytes
 };
 
 enum class ReduceOp { sum, min, max };
@@ -43,9 +43,9 @@ class Exchange {
     }
   }
 
-  /// [all ranks] Sends `mine` (sequence, status are filled in) and combines all packets. Throws this rank's own remembered
-  /// failure, PeerFailed for another's, CommError if the ranks are not at the same place. Once it has thrown, all ranks know:
-  /// further calls throw the same and send nothing.
+  /// [all ranks] Sends `mine` (sequence, status are filled in) and combines all packets. Throws this rank's own
+  /// remembered failure, PeerFailed for another's, CommError if the ranks are not at the same place. Once it has
+  /// thrown, all ranks know: further calls throw the same and send nothing.
   Agreed agree(Operation operation, Packet mine = {});
 
   /// [all ranks] agree() after running `work`, whose exception is this rank's failure.
@@ -55,8 +55,8 @@ class Exchange {
     return agree(operation, mine);
   }
 
-  /// [all ranks] Combines `values` over the ranks in rank order, element by element; NaN on any rank gives NaN. The counts
-  /// are agreed before anything is sent.
+  /// [all ranks] Combines `values` over the ranks in rank order, element by element; NaN on any rank gives NaN. The
+  /// counts are agreed before anything is sent.
   void all_reduce(std::vector<double>& values, ReduceOp op);
 
   Transport& transport() { return transport_; }
@@ -67,8 +67,8 @@ class Exchange {
   [[noreturn]] void throw_peer_failure(int rank, ExitCode exit_code);
   Transport& transport_;
   uint64_t sequence_ = 0;
-  std::exception_ptr failure_;   // of this rank, not told yet
-  std::exception_ptr agreed_;    // all ranks know
+  std::exception_ptr failure_;  // of this rank, not told yet
+  std::exception_ptr agreed_;   // all ranks know
   ExitCode exit_code_ = ExitCode::failed;
 };
 

@@ -10,9 +10,10 @@
 namespace mantissa {
 
 struct PartialNorm {
-  double norm_type = 2;    ///< p in (0, inf]
-  double largest = 0;      ///< largest magnitude; inf if one is infinite, NaN if one is NaN
-  double scaled_sum = 0;   ///< sum of (|x| / reference(largest, p))^p; unused for p = inf and where largest is not finite
+  double norm_type = 2;  ///< p in (0, inf]
+  double largest = 0;    ///< largest magnitude; inf if one is infinite, NaN if one is NaN
+  double scaled_sum =
+      0;  ///< sum of (|x| / reference(largest, p))^p; unused for p = inf and where largest is not finite
   uint64_t nonfinite = 0;  ///< how many elements are NaN or infinite
 
   /// Joins another part of the same norm_type.

@@ -9,10 +9,10 @@
 #include <thread>
 
 #include <c10/util/Logging.h>
+#include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
-#include <unistd.h>
 
 #include "base/log.h"
 
@@ -104,8 +104,9 @@ ProcessGroup::ProcessGroup(const Rendezvous& rendezvous, std::chrono::millisecon
         c10::make_intrusive<c10d::PrefixStore>("gloo", state_->store), rank(), world_size(), gloo);
   } catch (const std::exception& error) {
     if (state_->store) explain("joining the other ranks", error.what());
-    throw CommError("rank " + std::to_string(rank()) + " of " + std::to_string(world_size()) + " could not reach rank 0's store at " +
-                    rendezvous_.address + ":" + std::to_string(rendezvous_.port) + " (" + first_line(error.what()) +
+    throw CommError("rank " + std::to_string(rank()) + " of " + std::to_string(world_size()) +
+                    " could not reach rank 0's store at " + rendezvous_.address + ":" +
+                    std::to_string(rendezvous_.port) + " (" + first_line(error.what()) +
                     "); check that rank 0 runs, and MASTER_ADDR and MASTER_PORT");
   }
 }
@@ -154,8 +155,9 @@ std::optional<Fault> ProcessGroup::fault_of(int rank, std::chrono::milliseconds 
   return std::nullopt;
 }
 
-// A survivor sees only that a connection broke. The rank that went first said why, or said nothing because it was killed;
-// every other survivor will say that it lost somebody. So: look for a cause first, then for the rank that stays silent.
+// A survivor sees only that a connection broke. The rank that went first said why, or said nothing because it was
+// killed; every other survivor will say that it lost somebody. So: look for a cause first, then for the rank that stays
+// silent.
 void ProcessGroup::explain(const std::string& what, const std::string& reason) {
   const std::string lost = what + " failed on rank " + std::to_string(rank());
   std::set<int> silent;
@@ -170,7 +172,8 @@ void ProcessGroup::explain(const std::string& what, const std::string& reason) {
       silent.clear();
       for (int peer = 0; peer < world_size(); ++peer) {
         if (peer == rank()) continue;
-        if (const auto fault = fault_of(peer, std::chrono::milliseconds(0))) throw PeerFailed(fault->rank, fault->exit_code, fault->cause);
+        if (const auto fault = fault_of(peer, std::chrono::milliseconds(0)))
+          throw PeerFailed(fault->rank, fault->exit_code, fault->cause);
         if (!state_->store->check({"lost/" + std::to_string(peer)})) silent.insert(peer);
       }
       if (silent.empty()) break;
@@ -183,8 +186,10 @@ void ProcessGroup::explain(const std::string& what, const std::string& reason) {
   }
   std::string names;
   for (int peer : silent) names += (names.empty() ? "rank " : ", rank ") + std::to_string(peer);
-  throw CommError(lost + (silent.empty() ? std::string() : "; " + names + " gave no sign of life: killed, hung or on a lost machine") +
-                  " (" + first_line(reason) + ")");
+  throw CommError(
+      lost +
+      (silent.empty() ? std::string() : "; " + names + " gave no sign of life: killed, hung or on a lost machine") +
+      " (" + first_line(reason) + ")");
 }
 
 void install_terminate_handler() {
@@ -198,7 +203,8 @@ void install_terminate_handler() {
       reason = "an exception that is no std::exception";
     }
     log::error("this rank ends: an error on a thread of the communication library (" + reason +
-               "). If it speaks of sizes, ranks called different collectives: all ranks must run the same units in the same order");
+               "). If it speaks of sizes, ranks called different collectives: all ranks must run the same units in the "
+               "same order");
     std::_Exit(static_cast<int>(ExitCode::failed));
   });
 }

@@ -20,9 +20,9 @@ struct Rendezvous {
   int world_size = 1;
   std::string address = "127.0.0.1";  ///< of rank 0's store
   int port = 0;
-  int listen_fd = -1;                 ///< rank 0: an inherited listening socket for the store; -1: bind `port`
-  bool store_exists = false;          ///< the port already listens (torchrun's agent): all ranks are clients
-  std::string store_prefix;           ///< keys of one attempt of a restarted job
+  int listen_fd = -1;         ///< rank 0: an inherited listening socket for the store; -1: bind `port`
+  bool store_exists = false;  ///< the port already listens (torchrun's agent): all ranks are clients
+  std::string store_prefix;   ///< keys of one attempt of a restarted job
 };
 
 /// Reads RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; nothing if none of them is set.

@@ -5,10 +5,12 @@
 namespace mantissa {
 namespace {
 
-constexpr size_t kBlock = 2048;  // elements: small enough to stay in the first-level cache between summing and measuring
+constexpr size_t kBlock =
+    2048;  // elements: small enough to stay in the first-level cache between summing and measuring
 
 template <class T>
-void reduce_block(T* __restrict into, std::span<const T* const> parts, size_t offset, size_t size, T scale, bool accumulate) {
+void reduce_block(T* __restrict into, std::span<const T* const> parts, size_t offset, size_t size, T scale,
+                  bool accumulate) {
   T sum[kBlock];
   std::copy_n(parts[0] + offset, size, sum);
   for (size_t part = 1; part < parts.size(); ++part) {
@@ -35,10 +37,12 @@ PartialNorm reduce(std::span<T> into, std::span<const T* const> parts, const Red
 
 }  // namespace
 
-PartialNorm reduce_and_measure(std::span<float> into, std::span<const float* const> parts, const ReduceKernelOptions& options) {
+PartialNorm reduce_and_measure(std::span<float> into, std::span<const float* const> parts,
+                               const ReduceKernelOptions& options) {
   return reduce(into, parts, options);
 }
-PartialNorm reduce_and_measure(std::span<double> into, std::span<const double* const> parts, const ReduceKernelOptions& options) {
+PartialNorm reduce_and_measure(std::span<double> into, std::span<const double* const> parts,
+                               const ReduceKernelOptions& options) {
   return reduce(into, parts, options);
 }
 

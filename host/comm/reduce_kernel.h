@@ -15,7 +15,9 @@ struct ReduceKernelOptions {
 
 /// into[i] = (accumulate ? into[i] : 0) + scale * sum over ranks of parts[r][i], summed in rank order in T.
 /// Returns the partial norm of `into` afterwards. All parts are as long as `into`.
-PartialNorm reduce_and_measure(std::span<float> into, std::span<const float* const> parts, const ReduceKernelOptions& options);
-PartialNorm reduce_and_measure(std::span<double> into, std::span<const double* const> parts, const ReduceKernelOptions& options);
+PartialNorm reduce_and_measure(std::span<float> into, std::span<const float* const> parts,
+                               const ReduceKernelOptions& options);
+PartialNorm reduce_and_measure(std::span<double> into, std::span<const double* const> parts,
+                               const ReduceKernelOptions& options);
 
 }  // namespace mantissa

@@ -1,6 +1,6 @@
-// The narrow interface between the engine and the wires. It knows layouts and numbers, no modules; nothing right of comm/
-// calls a collective by name. Every call marked [all ranks] must be made by all ranks in the same order; it ends with
-// CommError or PeerFailed when a rank is lost or the time limit passes.
+// The narrow interface between the engine and the wires. It knows layouts and numbers, no modules; nothing right of
+// comm/ calls a collective by name. Every call marked [all ranks] must be made by all ranks in the same order; it ends
+// with CommError or PeerFailed when a rank is lost or the time limit passes.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -27,9 +27,9 @@ struct Range {
 /// How the flat parameter of a unit lies on the ranks: `padded` elements, cut into world_size equal shards, or whole on
 /// every rank if `replicated`.
 struct UnitLayout {
-  std::string name;                  ///< for messages
-  int64_t padded = 0;                ///< elements, padding included; a multiple of world_size
-  std::vector<Range> used;           ///< of this rank's shard: what is not padding; nothing else is reduced or measured
+  std::string name;         ///< for messages
+  int64_t padded = 0;       ///< elements, padding included; a multiple of world_size
+  std::vector<Range> used;  ///< of this rank's shard: what is not padding; nothing else is reduced or measured
   at::ScalarType storage_dtype = at::kFloat;  ///< shard and reduced gradient: kFloat or kDouble
   at::ScalarType reduce_dtype = at::kFloat;   ///< gradients on the wire
   bool replicated = false;
@@ -52,13 +52,14 @@ class Transport {
   /// [all ranks] Sets the unit from rank 0's `full`: [padded] of storage_dtype; the other ranks' is scratch.
   virtual void scatter_from_rank_0(UnitId unit, at::Tensor full) = 0;
 
-  /// This rank's piece: [padded / world_size], or [padded] if replicated, of storage_dtype. Lives as long as the transport.
+  /// This rank's piece: [padded / world_size], or [padded] if replicated, of storage_dtype. Lives as long as the
+  /// transport.
   virtual at::Tensor shard(UnitId unit) = 0;
   /// The reduced gradient of that piece, same shape and type; holds what the last reduce left.
   virtual at::Tensor grad_shard(UnitId unit) = 0;
 
-  /// [all ranks] Memory that holds the full parameters as `dtype`, padded elements, until it is released. `dtype` is the
-  /// unit's param_dtype for computing, its storage_dtype for saving.
+  /// [all ranks] Memory that holds the full parameters as `dtype`, padded elements, until it is released. `dtype` is
+  /// the unit's param_dtype for computing, its storage_dtype for saving.
   virtual at::DataPtr acquire(UnitId unit, at::ScalarType dtype) = 0;
   virtual void release(UnitId unit, at::DataPtr memory) = 0;
   /// This rank has changed its shard: the next acquire must see it.
@@ -66,8 +67,9 @@ class Transport {
 
   /// This rank's own full gradient, [padded] of reduce_dtype, not initialised: fill what is no padding, then reduce.
   virtual at::Tensor gradient(UnitId unit) = 0;
-  /// [all ranks] Sums the gradients of all ranks in rank order (in float32 or wider, then rounded to reduce_dtype) into the
-  /// gradient shard, and gives `gradient` back. Returns the partial norm of the gradient shard, taken in the same pass.
+  /// [all ranks] Sums the gradients of all ranks in rank order (in float32 or wider, then rounded to reduce_dtype) into
+  /// the gradient shard, and gives `gradient` back. Returns the partial norm of the gradient shard, taken in the same
+  /// pass.
   virtual PartialNorm reduce(UnitId unit, const ReduceOptions& options) = 0;
 
   /// [all ranks] Every rank's packet, by rank.

@@ -3,6 +3,7 @@
 namespace mantissa {
 
 World World::from_env(std::chrono::seconds timeout) {
+  install_terminate_handler();
   return World(std::make_shared<Impl>(rendezvous_from_environment().value_or(Rendezvous{}), timeout));
 }
 

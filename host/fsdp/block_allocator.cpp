@@ -11,9 +11,9 @@
 namespace mantissa {
 namespace {
 
-constexpr size_t kGranule = 64 * 1024;   // sizes are rounded up to it, so that similar tensors share blocks
-constexpr size_t kAlignment = 64;        // of small tensors, as in c10
-constexpr uint8_t kPriority = 128;       // above c10's default allocator
+constexpr size_t kGranule = 64 * 1024;  // sizes are rounded up to it, so that similar tensors share blocks
+constexpr size_t kAlignment = 64;       // of small tensors, as in c10
+constexpr uint8_t kPriority = 128;      // above c10's default allocator
 
 size_t rounded(size_t bytes) { return (bytes + kGranule - 1) / kGranule * kGranule; }
 
@@ -54,7 +54,8 @@ void* BlockAllocator::take(size_t size) {
     kept_bytes_ -= size;
     kept_.erase(found);
   } else {
-    // Together with what is in use, kept blocks never hold more than a tenth above what was once in use at the same time.
+    // Together with what is in use, kept blocks never hold more than a tenth above what was once in use at the same
+    // time.
     const size_t bound = std::max(peak_used_bytes_, used_bytes_ + size) / 10 * 11;
     evict_down_to(bound > used_bytes_ + size ? bound - used_bytes_ - size : 0);
     memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

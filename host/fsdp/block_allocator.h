@@ -1,8 +1,8 @@
 // The CPU memory of large tensors: mapped blocks that are kept for the next tensor of their size.
 //
-// Sharding lives from memory that comes and goes: gathered parameters, gradients on their way, activations. glibc's malloc
-// fragments under it (its mmap threshold follows what was freed last, and an aligned block does not fit into its own hole):
-// 67 million parameters in units of 6.7 MB then grow a rank by 640 MB where 100 are in use.
+// Sharding lives from memory that comes and goes: gathered parameters, gradients on their way, activations. glibc's
+// malloc fragments under it (its mmap threshold follows what was freed last, and an aligned block does not fit into its
+// own hole): 67 million parameters in units of 6.7 MB then grow a rank by 640 MB where 100 are in use.
 #pragma once
 #include <c10/core/Allocator.h>
 
@@ -19,7 +19,8 @@ class BlockAllocator final : public c10::Allocator {
   /// Blocks from this size on are mapped, smaller ones are malloc's, bytes.
   static constexpr size_t kSmallestBlock = 256 * 1024;
 
-  /// Makes it LibTorch's CPU allocator for the rest of the process, if it is not yet. Tensors that exist keep their memory.
+  /// Makes it LibTorch's CPU allocator for the rest of the process, if it is not yet. Tensors that exist keep their
+  /// memory.
   static BlockAllocator& install();
 
   c10::DataPtr allocate(size_t bytes) override;
@@ -44,9 +45,9 @@ class BlockAllocator final : public c10::Allocator {
     void* memory;
     size_t size;
   };
-  mutable std::mutex mutex_;                      // autograd and Gloo free on threads of their own
+  mutable std::mutex mutex_;  // autograd and Gloo free on threads of their own
   std::map<void*, size_t> used_;
-  std::list<Kept> kept_;                          // the one that was freed last at the front
+  std::list<Kept> kept_;  // the one that was freed last at the front
   size_t used_bytes_ = 0, kept_bytes_ = 0, peak_used_bytes_ = 0;
 };
 

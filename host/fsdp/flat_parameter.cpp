@@ -1,10 +1,11 @@
 #include "fsdp/flat_parameter.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
-#include <ATen/core/grad_mode.h>
 
 #include "base/error.h"
 
@@ -27,8 +28,8 @@ std::vector<Range> used_ranges(const std::vector<Piece>& pieces) {
 
 }  // namespace
 
-FlatParameter::FlatParameter(Transport& transport, const std::string& name, std::vector<Member> members, const FlatDtypes& dtypes,
-                             bool replicated, bool trainable)
+FlatParameter::FlatParameter(Transport& transport, const std::string& name, std::vector<Member> members,
+                             const FlatDtypes& dtypes, bool replicated, bool trainable)
     : transport_(transport),
       name_(name),
       members_(std::move(members)),
@@ -37,7 +38,8 @@ FlatParameter::FlatParameter(Transport& transport, const std::string& name, std:
       trainable_(trainable),
       pieces_(layout_.pieces(transport.rank())) {
   const at::NoGradGuard no_grad;
-  unit_ = transport_.add_unit({name_, layout_.padded(), used_ranges(pieces_), dtypes_.storage, dtypes_.reduce, replicated});
+  unit_ =
+      transport_.add_unit({name_, layout_.padded(), used_ranges(pieces_), dtypes_.storage, dtypes_.reduce, replicated});
   transport_.scatter_from_rank_0(unit_, copy_in_members());
   shard_ = transport_.shard(unit_).detach();
   shard_.set_requires_grad(trainable_);
@@ -51,7 +53,9 @@ FlatParameter::FlatParameter(Transport& transport, const std::string& name, std:
   if (replicated) unshard();
 }
 
-size_t FlatParameter::gathered_bytes() const { return static_cast<size_t>(layout_.padded()) * c10::elementSize(dtypes_.param); }
+size_t FlatParameter::gathered_bytes() const {
+  return static_cast<size_t>(layout_.padded()) * c10::elementSize(dtypes_.param);
+}
 
 // Hands the flat buffer other memory, null for none, and returns what it had.
 at::DataPtr FlatParameter::swap_memory(at::DataPtr memory) {
@@ -69,6 +73,10 @@ void FlatParameter::unshard() {
   swap_memory(transport_.acquire(unit_, dtypes_.param));
 }
 
+bool FlatParameter::holds(const at::Tensor& tensor) const {
+  return !replicated() && tensor.storage().unsafeGetStorageImpl() == flat_.storage().unsafeGetStorageImpl();
+}
+
 void FlatParameter::reshard() {
   if (!gathered_ || replicated()) return;
   transport_.release(unit_, swap_memory(no_memory()));
@@ -76,23 +84,31 @@ void FlatParameter::reshard() {
 
 void FlatParameter::publish() {
   transport_.publish(unit_);
+  renew();
+}
+
+void FlatParameter::renew() {
   const at::NoGradGuard no_grad;
   if (replicated()) {
     transport_.release(unit_, swap_memory(transport_.acquire(unit_, dtypes_.param)));
   } else {
-    reshard();  // what was gathered is old now
+    reshard();
   }
 }
 
 void FlatParameter::check_members_in_place() const {
   for (const Member& member : members_) {
     if (member.tensor.storage().unsafeGetStorageImpl() == flat_.storage().unsafeGetStorageImpl()) continue;
-    throw UsageError("parameter \"" + member.name + "\" was moved out of its unit's storage, so that it is no longer sharded: do not call to(), "
+    throw UsageError("parameter \"" + member.name +
+                     "\" was moved out of its unit's storage, so that it is no longer sharded: do not call to(), "
                      "set_data() or the like on a sharded module; convert it before fully_shard");
   }
 }
 
-void FlatParameter::clear_gradient() { shard_.mutable_grad() = at::Tensor(); }
+void FlatParameter::clear_gradient() {
+  shard_.mutable_grad() = at::Tensor();
+  gradient_ = deferred_ = at::Tensor();
+}
 
 void FlatParameter::add_gradient(size_t member, const at::Tensor& gradient) {
   const at::NoGradGuard no_grad;
@@ -124,13 +140,33 @@ at::Tensor FlatParameter::member_of(const at::Tensor& flat, size_t member) const
   return flat.narrow(0, layout_.offset(member), layout_.numel(member)).view(members_[member].tensor.sizes());
 }
 
+// Micro-batches add up in storage_dtype, not in that of the wire.
+void FlatParameter::defer_reduce() {
+  if (!gradient_.defined()) return;
+  const at::NoGradGuard no_grad;
+  fill_missing_gradients();
+  if (deferred_.defined()) {
+    deferred_.add_(gradient_);
+  } else {
+    deferred_ = gradient_.to(dtypes_.storage, /*non_blocking=*/false, /*copy=*/true);
+  }
+  gradient_ = at::Tensor();
+}
+
 void FlatParameter::reduce(double norm_type) {
   const at::NoGradGuard no_grad;
   fill_missing_gradients();
-  gradient_ = at::Tensor();
+  if (deferred_.defined()) {
+    const at::Tensor whole = transport_.gradient(unit_);
+    whole.copy_(deferred_.add_(whole));
+  }
+  gradient_ = deferred_ = at::Tensor();
   const bool accumulate = shard_.grad().defined();
+  const at::Tensor reduced = transport_.grad_shard(unit_);
+  if (accumulate && shard_.grad().data_ptr() != reduced.data_ptr())
+    reduced.copy_(shard_.grad());  // a gradient of the user's own
   const PartialNorm norm = transport_.reduce(unit_, {1.0 / transport_.world_size(), accumulate, norm_type});
-  if (!accumulate) shard_.mutable_grad() = transport_.grad_shard(unit_);
+  shard_.mutable_grad() = reduced;
   partial_norm_ = replicated() && transport_.rank() != 0 ? PartialNorm{norm_type} : norm;
 }
 
@@ -154,6 +190,14 @@ void FlatParameter::set_full(const at::Tensor& full) {
   const at::NoGradGuard no_grad;
   transport_.scatter_from_rank_0(unit_, full);
   publish();
+}
+
+at::Tensor FlatParameter::masters_of(const at::Tensor& before) const {
+  const at::NoGradGuard no_grad;
+  if (dtypes_.param == dtypes_.storage) return copy_in_members();
+  const at::Tensor now =
+      copy_in_members();  // widened: what was not written has lost the digits that param_dtype cannot hold
+  return at::where(before.to(dtypes_.param).to(dtypes_.storage).eq(now), before, now);
 }
 
 }  // namespace mantissa

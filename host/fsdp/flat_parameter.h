@@ -1,8 +1,8 @@
 // The flat parameter: some parameters of a unit, gathered by one collective and reduced by one.
 //
 // The module's parameters stay full-shape leaves; each is a view of one flat buffer whose storage comes and goes. While
-// `sharded` this rank holds its shard only (padded / world_size elements of storage_dtype); while `gathered`, the flat buffer
-// too (padded elements of param_dtype).
+// `sharded` this rank holds its shard only (padded / world_size elements of storage_dtype); while `gathered`, the flat
+// buffer too (padded elements of param_dtype).
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -27,7 +27,8 @@ class FlatParameter {
   };
 
   /// [all ranks] Takes the members' values from rank 0, moves them into the flat buffer and frees it.
-  FlatParameter(Transport& transport, const std::string& name, std::vector<Member> members, const FlatDtypes& dtypes, bool replicated, bool trainable);
+  FlatParameter(Transport& transport, const std::string& name, std::vector<Member> members, const FlatDtypes& dtypes,
+                bool replicated, bool trainable);
 
   const std::vector<Member>& members() const { return members_; }
   const FlatLayout& layout() const { return layout_; }
@@ -35,11 +36,16 @@ class FlatParameter {
   bool trainable() const { return trainable_; }
   bool replicated() const { return layout_.replicated(); }
   bool gathered() const { return gathered_; }
-  size_t gathered_bytes() const;                                ///< of the flat buffer when gathered
+  bool narrowed() const { return dtypes_.param != dtypes_.storage; }
+  size_t gathered_bytes() const;  ///< of the flat buffer when gathered
 
-  void unshard();   ///< [all ranks] idempotent
-  void reshard();   ///< idempotent; nothing for a replicated one
-  void publish();   ///< the shard has changed
+  void unshard();  ///< [all ranks] idempotent
+  /// Nothing that was gathered is old: frees it, or takes a replicated one from the shard anew.
+  void renew();
+  /// True for a view of the flat buffer that comes and goes.
+  bool holds(const at::Tensor& tensor) const;
+  void reshard();  ///< idempotent; nothing for a replicated one
+  void publish();  ///< the shard has changed
 
   /// This rank's piece: a flat leaf of storage_dtype; trainable ones have grad() after a reduce.
   const at::Tensor& shard() const { return shard_; }
@@ -48,7 +54,9 @@ class FlatParameter {
 
   /// Adds the gradient of one member to this rank's own full gradient.
   void add_gradient(size_t member, const at::Tensor& gradient);
-  /// [all ranks] The mean over ranks goes into shard().grad().
+  /// Keeps the gradient of this backward pass for a later reduce.
+  void defer_reduce();
+  /// [all ranks] The mean over ranks, with what was deferred, goes into shard().grad().
   void reduce(double norm_type);
   /// Of the last reduce; counts on rank 0 alone if replicated.
   const PartialNorm& partial_norm() const { return partial_norm_; }
@@ -57,6 +65,8 @@ class FlatParameter {
   at::Tensor full_copy();
   /// The members as they are in the gathered flat buffer, or before sharding: [padded] of storage_dtype.
   at::Tensor copy_in_members() const;
+  /// As copy_in_members, but what still has the value of `before`, a full_copy, keeps its digits in storage_dtype.
+  at::Tensor masters_of(const at::Tensor& before) const;
   /// [all ranks] Sets the whole from rank 0's `full`.
   void set_full(const at::Tensor& full);
 
@@ -66,7 +76,6 @@ class FlatParameter {
   at::DataPtr swap_memory(at::DataPtr memory);
   at::Tensor member_of(const at::Tensor& flat, size_t member) const;
 
-
   Transport& transport_;
   std::string name_;
   std::vector<Member> members_;
@@ -75,7 +84,7 @@ class FlatParameter {
   bool trainable_, gathered_ = false;
   UnitId unit_ = 0;
   std::vector<Piece> pieces_;
-  at::Tensor flat_, shard_, gradient_;
+  at::Tensor flat_, shard_, gradient_, deferred_;
   std::vector<bool> has_gradient_;  // members whose gradient is in gradient_
   PartialNorm partial_norm_;
 };

@@ -1,7 +1,6 @@
 // The non-template half of mantissa/fully_shard.h.
 #include "mantissa/fully_shard.h"
 
-#include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>
 
 #include "base/error.h"
@@ -11,8 +10,8 @@ namespace mantissa {
 
 namespace detail {
 
-std::shared_ptr<Root> shard_module(const std::shared_ptr<torch::nn::Module>& module, bool children_are_units, const World& world,
-                                   const ShardOptions& options) {
+std::shared_ptr<Root> shard_module(const std::shared_ptr<torch::nn::Module>& module, bool children_are_units,
+                                   const World& world, const ShardOptions& options) {
   return Root::shard(module, plan_units(*module, children_are_units, options), world, options);
 }
 
@@ -34,24 +33,49 @@ std::vector<at::Tensor> shards(const Root& root) {
 Stats stats(const Root& root) { return root.stats(); }
 void reset_peak(Root& root) { root.reset_peak(); }
 
+void set_last_microbatch(Root& root, bool last) { root.set_last_microbatch(last); }
+
+namespace {
+
+std::vector<FlatParameter*> all_flat_parameters(Root& root) {
+  std::vector<FlatParameter*> all;
+  for (size_t i = 0; i < root.plan().units.size(); ++i) {
+    for (const auto& flat : root.unit(i)->flat_parameters()) all.push_back(flat.get());
+  }
+  return all;
+}
+
+void refuse_changes(const Root& root, const std::vector<int64_t>& versions) {
+  for (size_t i = 0; i < versions.size(); ++i) {
+    const ParameterEntry& parameter = root.plan().parameters[i];
+    if (parameter.tensor._version() == versions[i]) continue;
+    throw UsageError(std::string("parameter \"") + parameter.name +
+                     "\" was changed inside with_full_parameters without write_back; pass write_back = true to keep "
+                     "what is written");
+  }
+}
+
+}  // namespace
+
 void with_full_parameters(Root& root, const std::function<void()>& body, bool write_back) {
   root.check_usable();
-  const auto each_unit = [&](auto f) {
-    for (size_t i = 0; i < root.plan().units.size(); ++i) f(*root.unit(i));
-  };
+  const std::vector<FlatParameter*> flats = all_flat_parameters(root);
+  std::vector<at::Tensor> before(flats.size());
+  for (size_t i = 0; i < flats.size() && write_back; ++i) {
+    if (flats[i]->narrowed()) before[i] = flats[i]->full_copy();
+  }
+  std::vector<int64_t> versions;
+  for (const ParameterEntry& parameter : root.plan().parameters) versions.push_back(parameter.tensor._version());
   struct Reshard {
-    decltype(each_unit)& each;
+    Root& root;
     ~Reshard() {
-      each([](UnitState& unit) { unit.reshard(); });
+      for (size_t i = 0; i < root.plan().units.size(); ++i) root.unit(i)->reshard();
     }
-  } reshard{each_unit};
-  each_unit([](UnitState& unit) { unit.unshard(); });
+  } reshard{root};
+  for (size_t i = 0; i < root.plan().units.size(); ++i) root.unit(i)->unshard();
   body();
-  if (!write_back) return;
-  const at::NoGradGuard no_grad;
-  each_unit([](UnitState& unit) {
-    for (const auto& flat : unit.flat_parameters()) flat->set_full(flat->copy_in_members());
-  });
+  if (!write_back) return refuse_changes(root, versions);
+  for (size_t i = 0; i < flats.size(); ++i) flats[i]->set_full(flats[i]->masters_of(before[i]));
 }
 
 }  // namespace mantissa

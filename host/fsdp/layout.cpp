@@ -9,7 +9,8 @@ int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1
 
 }  // namespace
 
-FlatLayout::FlatLayout(const std::vector<int64_t>& numels, int world_size, bool replicated) : numels_(numels), replicated_(replicated) {
+FlatLayout::FlatLayout(const std::vector<int64_t>& numels, int world_size, bool replicated)
+    : numels_(numels), replicated_(replicated) {
   int64_t end = 0;
   for (int64_t numel : numels_) {
     offsets_.push_back(end);

@@ -16,22 +16,27 @@ struct Places {
   std::vector<size_t> units;
 };
 
-bool lies_in(const std::string& name, const std::string& unit) { return !unit.empty() && name.compare(0, unit.size() + 1, unit + ".") == 0; }
+bool lies_in(const std::string& name, const std::string& unit) {
+  return !unit.empty() && name.compare(0, unit.size() + 1, unit + ".") == 0;
+}
 
 std::vector<UnitEntry> find_units(torch::nn::Module& module, bool children_are_units) {
   std::vector<UnitEntry> units{UnitEntry{}};
   if (children_are_units) {
     for (const auto& child : module.named_children()) {
-      if (!child.value()->parameters().empty()) units.push_back({child.key(), dynamic_cast<UnitBase*>(child.value().get()), false, {}});
+      if (!child.value()->parameters().empty())
+        units.push_back({child.key(), dynamic_cast<UnitBase*>(child.value().get()), false, {}});
     }
     return units;
   }
   for (const auto& child : module.named_modules("", /*include_self=*/false)) {
     auto* unit = dynamic_cast<UnitBase*>(child.value().get());
     if (unit == nullptr || child.value()->parameters().empty()) continue;
+    if (unit->attached()) throw UsageError("unit \"" + child.key() + "\" is sharded already; shard a module once");
     for (const UnitEntry& outer : units) {
       if (lies_in(child.key(), outer.name)) {
-        throw UsageError("unit \"" + child.key() + "\" lies inside unit \"" + outer.name + "\"; units cannot be nested: wrap one of them only");
+        throw UsageError("unit \"" + child.key() + "\" lies inside unit \"" + outer.name +
+                         "\"; units cannot be nested: wrap one of them only");
       }
     }
     units.push_back({child.key(), unit, false, {}});
@@ -54,8 +59,11 @@ std::vector<size_t> children_to_units(torch::nn::Module& module, const std::vect
 void mark_replicated(std::vector<UnitEntry>& units, const ShardOptions& options) {
   for (UnitEntry& unit : units) unit.replicated = options.sharding == Sharding::none;
   for (const std::string& name : options.replicate) {
-    const auto unit = std::find_if(units.begin(), units.end(), [&](const UnitEntry& entry) { return entry.name == name; });
-    if (unit == units.end()) throw UsageError("replicate names \"" + name + "\", which is no unit of this root; units are the modules wrapped in Unit<>");
+    const auto unit =
+        std::find_if(units.begin(), units.end(), [&](const UnitEntry& entry) { return entry.name == name; });
+    if (unit == units.end())
+      throw UsageError("replicate names \"" + name +
+                       "\", which is no unit of this root; units are the modules wrapped in Unit<>");
     unit->replicated = true;
   }
 }
@@ -71,17 +79,26 @@ size_t owner(const Places& places, const std::vector<UnitEntry>& units) {
   if (std::count(places.units.begin(), places.units.end(), 0u) > 0) return 0;
   for (size_t i = 1; i < places.units.size(); ++i) {
     if (places.units[i] != places.units[0]) {
-      throw UsageError("parameter \"" + places.names[0] + "\" and parameter \"" + places.names[i] + "\" are one tensor in two units, \"" +
-                       units[places.units[0]].name + "\" and \"" + units[places.units[i]].name +
+      throw UsageError("parameter \"" + places.names[0] + "\" and parameter \"" + places.names[i] +
+                       "\" are one tensor in two units, \"" + units[places.units[0]].name + "\" and \"" +
+                       units[places.units[i]].name +
                        "\"; tie parameters inside one unit, or hold the shared one in the root");
     }
   }
   return places.units[0];
 }
 
+void check_not_sharded(const std::string& name, const at::Tensor& tensor) {
+  if (tensor.numel() == 0 || tensor.storage().nbytes() > 0) return;
+  throw UsageError(
+      "parameter \"" + name +
+      "\" holds no data: the module was sharded before; shard a module once, and build a new one to shard again");
+}
+
 void check_type(const std::string& name, const at::Tensor& tensor) {
   if (tensor.device().is_cpu() && at::isFloatingType(tensor.scalar_type()) && tensor.layout() == at::kStrided) return;
-  throw UsageError("parameter \"" + name + "\" is " + c10::toString(tensor.scalar_type()) + " on " + tensor.device().str() +
+  throw UsageError("parameter \"" + name + "\" is " + c10::toString(tensor.scalar_type()) + " on " +
+                   tensor.device().str() +
                    "; only dense floating-point parameters on the CPU can be sharded by this build");
 }
 
@@ -98,6 +115,7 @@ ModulePlan plan_units(torch::nn::Module& module, bool children_are_units, const 
   for (const auto& parameter : module.named_parameters()) {
     if (!parameter.value().defined()) continue;
     check_type(parameter.key(), parameter.value());
+    check_not_sharded(parameter.key(), parameter.value());
     Places& at = places[parameter.value().unsafeGetTensorImpl()];
     if (at.names.empty()) first_names.emplace_back(parameter.key(), parameter.value());
     at.names.push_back(parameter.key());
@@ -110,7 +128,12 @@ ModulePlan plan_units(torch::nn::Module& module, bool children_are_units, const 
     const size_t unit = owner(at, plan.units);
     plan.units[unit].parameters.push_back(plan.parameters.size());
     if (tensor.requires_grad()) plan.trainable.push_back(plan.parameters.size());
-    plan.parameters.push_back({name, {at.names.begin() + 1, at.names.end()}, tensor, tensor.sizes().vec(), tensor.requires_grad(), unit,
+    plan.parameters.push_back({name,
+                               {at.names.begin() + 1, at.names.end()},
+                               tensor,
+                               tensor.sizes().vec(),
+                               tensor.requires_grad(),
+                               unit,
                                plan.units[unit].replicated});
   }
   return plan;

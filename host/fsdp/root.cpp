@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/engine.h>
@@ -26,7 +27,9 @@ std::string reason(const std::exception_ptr& failure) {
 
 bool inside_backward() { return torch::autograd::get_current_graph_task_id() != -1; }
 
-at::ScalarType or_else(at::ScalarType dtype, at::ScalarType fallback) { return dtype == at::ScalarType::Undefined ? fallback : dtype; }
+at::ScalarType or_else(at::ScalarType dtype, at::ScalarType fallback) {
+  return dtype == at::ScalarType::Undefined ? fallback : dtype;
+}
 
 }  // namespace
 
@@ -38,7 +41,8 @@ at::ScalarType common_dtype(const ModulePlan& plan) {
   return dtype;
 }
 
-Root::Root(ModulePlan plan, const World& world, const ShardOptions& options) : plan_(std::move(plan)), world_(world), options_(options) {}
+Root::Root(ModulePlan plan, const World& world, const ShardOptions& options)
+    : plan_(std::move(plan)), world_(world), options_(options) {}
 
 Root::~Root() {
   for (UnitEntry& entry : plan_.units) {
@@ -46,14 +50,17 @@ Root::~Root() {
   }
 }
 
-std::shared_ptr<Root> Root::shard(const std::shared_ptr<torch::nn::Module>& module, ModulePlan plan, const World& world, const ShardOptions& options) {
+std::shared_ptr<Root> Root::shard(const std::shared_ptr<torch::nn::Module>& module, ModulePlan plan, const World& world,
+                                  const ShardOptions& options) {
   if (c10::InferenceMode::is_enabled()) {
-    throw UsageError("fully_shard was called under InferenceMode, where parameters lose their gradients silently; call it outside");
+    throw UsageError(
+        "fully_shard was called under InferenceMode, where parameters lose their gradients silently; call it outside");
   }
   BlockAllocator::install();
   const std::shared_ptr<Root> root(new Root(std::move(plan), world, options));
   const at::NoGradGuard no_grad;
-  for (const auto& buffer : module->buffers()) root->transport().broadcast_from_rank_0(buffer);
+  root->agree_on_plan();
+  for (const auto& buffer : module->named_buffers()) root->broadcast_buffer(buffer.key(), buffer.value());
   for (size_t i = 0; i < root->plan_.units.size(); ++i) root->add_unit(i);
   for (size_t i = 0; i < root->units_.size(); ++i) {
     if (UnitBase* unit = root->plan_.units[i].module) unit->attach(root->units_[i]);
@@ -62,6 +69,33 @@ std::shared_ptr<Root> Root::shard(const std::shared_ptr<torch::nn::Module>& modu
   root->stats_.num_units = static_cast<int>(root->units_.size());
   root->reset_peak();
   return root;
+}
+
+// Ranks that built different modules would mix parameters of equal size under each other's names.
+void Root::agree_on_plan() {
+  std::string text =
+      std::to_string(static_cast<int>(options_.sharding)) + std::to_string(static_cast<int>(options_.storage_dtype)) +
+      std::to_string(static_cast<int>(options_.param_dtype)) + std::to_string(static_cast<int>(options_.reduce_dtype));
+  for (const ParameterEntry& parameter : plan_.parameters) {
+    text += "|" + parameter.name + ":" + std::to_string(parameter.unit) + (parameter.trainable ? "t" : "f") +
+            (parameter.replicated ? "r" : "s") + c10::toString(parameter.tensor.scalar_type());
+    for (int64_t size : parameter.sizes) text += "," + std::to_string(size);
+  }
+  Packet packet;
+  packet.call_hash = std::hash<std::string>()(text);
+  exchange().agree(Operation::shard, packet);
+}
+
+void Root::broadcast_buffer(const std::string& name, const at::Tensor& buffer) {
+  if (!buffer.defined() || buffer.numel() == 0) return;
+  if (at::has_internal_overlap(buffer) == at::MemOverlap::Yes) {
+    throw UsageError(
+        "buffer \"" + name +
+        "\" holds elements that share memory (expand?), so it cannot be set from rank 0; register a clone() of it");
+  }
+  const at::Tensor whole = buffer.contiguous();
+  transport().broadcast_from_rank_0(whole.view({-1}).view(at::kByte));
+  if (!whole.is_same(buffer)) buffer.copy_(whole);
 }
 
 void Root::add_unit(size_t index) {
@@ -84,19 +118,23 @@ FlatDtypes Root::dtypes_of(const std::vector<size_t>& parameters) const {
   dtypes.storage = or_else(options_.storage_dtype, own);
   dtypes.param = or_else(options_.param_dtype, dtypes.storage);
   dtypes.reduce = or_else(options_.reduce_dtype, dtypes.storage);
+  if (dtypes.reduce == at::kHalf)
+    throw UsageError("reduce_dtype Half is not offered: sums over ranks leave its range; use Float or BFloat16");
   if (dtypes.storage != at::kFloat && dtypes.storage != at::kDouble) {
-    throw UsageError("parameter \"" + plan_.parameters[parameters.front()].name + "\" would be stored as " + c10::toString(dtypes.storage) +
-                     "; shards are kept as Float or Double: set storage_dtype");
+    throw UsageError("parameter \"" + plan_.parameters[parameters.front()].name + "\" would be stored as " +
+                     c10::toString(dtypes.storage) + "; shards are kept as Float or Double: set storage_dtype");
   }
   return dtypes;
 }
 
 void Root::add_flat_parameter(UnitState& unit, const std::vector<size_t>& parameters, bool trainable) {
   std::vector<FlatParameter::Member> members;
-  for (size_t parameter : parameters) members.push_back({parameter, plan_.parameters[parameter].name, plan_.parameters[parameter].tensor});
+  for (size_t parameter : parameters)
+    members.push_back({parameter, plan_.parameters[parameter].name, plan_.parameters[parameter].tensor});
   const UnitEntry& entry = plan_.units[unit.index()];
   const std::string name = entry.name.empty() ? "the root" : "unit " + entry.name;
-  auto flat = std::make_unique<FlatParameter>(transport(), name, std::move(members), dtypes_of(parameters), entry.replicated, trainable);
+  auto flat = std::make_unique<FlatParameter>(transport(), name, std::move(members), dtypes_of(parameters),
+                                              entry.replicated, trainable);
   if (trainable) trainable_.push_back(flat.get());
   unit.add_parameters(std::move(flat));
 }
@@ -109,10 +147,17 @@ PartialNorm Root::partial_norm() const {
 
 void Root::clear_gradients() {
   for (FlatParameter* flat : trainable_) flat->clear_gradient();
+  unreduced_ = false;
 }
 
 void Root::publish() {
   for (FlatParameter* flat : trainable_) flat->publish();
+  for (const auto& unit : units_) unit->reshard();
+}
+
+void Root::renew() {
+  if (in_backward_) return;
+  for (FlatParameter* flat : trainable_) flat->renew();
   for (const auto& unit : units_) unit->reshard();
 }
 
@@ -136,10 +181,13 @@ void Root::reset_peak() {
 }
 
 void Root::check_usable() const {
-  if (failure_) throw Error("this root cannot be used any more: a backward pass ended with an error (" + reason(failure_) + ")");
+  if (failure_)
+    throw Error("this root cannot be used any more: a backward pass ended with an error (" + reason(failure_) + ")");
   if (in_backward_ && !inside_backward()) {
-    throw Error("this root cannot be used any more: a backward pass ended with an exception before all gradients were reduced, and the ranks "
-                "may be at different places; start again");
+    throw Error(
+        "this root cannot be used any more: a backward pass ended with an exception before all gradients were reduced, "
+        "and the ranks "
+        "may be at different places; start again");
   }
 }
 
@@ -182,7 +230,10 @@ void Root::reduce_ready_units() {
 void Root::end_backward() {
   for (const auto& unit : units_) unit->set_ready();
   reduce_ready_units();  // the rest: what had no gradient counts as zeros
-  for (const auto& unit : units_) unit->end_backward();
+  for (const auto& unit : units_) {
+    if (!reduces_now()) unit->defer_reduce();
+    unit->end_backward();
+  }
   unreduced_ = !reduces_now();
   in_backward_ = false;
 }

@@ -1,4 +1,5 @@
-// The root: all units of one sharded module, the backward pass that runs through them, and what is known about the gradients.
+// The root: all units of one sharded module, the backward pass that runs through them, and what is known about the
+// gradients.
 #pragma once
 #include <exception>
 #include <functional>
@@ -15,7 +16,8 @@ namespace mantissa {
 class Root {
  public:
   /// [all ranks] Shards `module` in place, as `plan` says.
-  static std::shared_ptr<Root> shard(const std::shared_ptr<torch::nn::Module>& module, ModulePlan plan, const World& world, const ShardOptions& options);
+  static std::shared_ptr<Root> shard(const std::shared_ptr<torch::nn::Module>& module, ModulePlan plan,
+                                     const World& world, const ShardOptions& options);
   ~Root();
 
   const ModulePlan& plan() const { return plan_; }
@@ -40,6 +42,9 @@ class Root {
   void clear_gradients();
   /// The shards have changed: gathers from now on see it.
   void publish();
+  /// The root's forward begins: an optimizer of the user's may have changed shards without a word (torch::optim writes
+  /// through data()), so nothing that is still gathered is used again.
+  void renew();
   /// Of the unit calls since the last reset; the same on all ranks if they ran the same units in the same order.
   uint64_t call_hash() const { return call_hash_; }
   void reset_call_hash() { call_hash_ = 0; }
@@ -76,6 +81,8 @@ class Root {
   Root(ModulePlan plan, const World& world, const ShardOptions& options);
   FlatDtypes dtypes_of(const std::vector<size_t>& parameters) const;
   void add_flat_parameter(UnitState& unit, const std::vector<size_t>& parameters, bool trainable);
+  void agree_on_plan();
+  void broadcast_buffer(const std::string& name, const at::Tensor& buffer);
   void add_unit(size_t index);
   void end_backward();
   bool reduces_now() const { return options_.reduce_every_microbatch || last_microbatch_; }
@@ -85,7 +92,7 @@ class Root {
   ShardOptions options_;
   std::vector<std::shared_ptr<UnitState>> units_;  // the root first
   std::vector<FlatParameter*> trainable_;
-  size_t num_reduced_ = 0;                         // units of this backward pass, counted from the last
+  size_t num_reduced_ = 0;  // units of this backward pass, counted from the last
   bool in_backward_ = false, unreduced_ = false, last_microbatch_ = true;
   double norm_type_ = 2;
   uint64_t call_hash_ = 0;

@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "base/error.h"
 #include "fsdp/root.h"
 
 namespace mantissa {
@@ -10,7 +11,8 @@ namespace mantissa {
 // Fires when autograd has accumulated into a parameter's grad(); with an undefined gradient too.
 class UnitState::GradientHook final : public torch::autograd::PostAccumulateGradHook {
  public:
-  GradientHook(std::weak_ptr<UnitState> unit, FlatParameter* flat, size_t member) : unit_(std::move(unit)), flat_(flat), member_(member) {}
+  GradientHook(std::weak_ptr<UnitState> unit, FlatParameter* flat, size_t member)
+      : unit_(std::move(unit)), flat_(flat), member_(member) {}
 
   void operator()(const torch::autograd::Variable& parameter) override {
     const auto unit = unit_.lock();
@@ -27,9 +29,10 @@ class UnitState::GradientHook final : public torch::autograd::PostAccumulateGrad
 void UnitState::add_parameters(std::unique_ptr<FlatParameter> parameters) {
   FlatParameter* flat = parameters.get();
   if (flat->trainable()) {
-    num_trainable_ += flat->members().size();
+    trainable_ = true;
     for (size_t i = 0; i < flat->members().size(); ++i) {
-      torch::autograd::impl::set_post_acc_grad_hooks(flat->members()[i].tensor, std::make_unique<GradientHook>(weak_from_this(), flat, i));
+      torch::autograd::impl::set_post_acc_grad_hooks(flat->members()[i].tensor,
+                                                     std::make_unique<GradientHook>(weak_from_this(), flat, i));
     }
   }
   flat_.push_back(std::move(parameters));
@@ -55,32 +58,61 @@ void UnitState::reshard() {
   root_.count_freed(*this);
 }
 
+void UnitState::check_output(const at::Tensor& tensor) const {
+  for (const auto& flat : flat_) {
+    if (!flat->holds(tensor)) continue;
+    throw UsageError("the forward of " + (is_root_ ? std::string("the root") : "unit \"" + name_ + "\"") +
+                     " returned a parameter or a view of one, whose memory is freed when the call ends; return a copy, "
+                     "by clone() or by computing with it");
+  }
+}
+
+void UnitState::call_begins(bool tells_its_end) {
+  called_ = true;
+  if (tells_its_end) {
+    ++open_calls_;
+  } else {
+    untold_call_ = true;
+  }
+}
+
 void UnitState::call_done() {
   // A call of a graph that an earlier backward pass left behind is not counted any more.
-  if (outstanding_calls_ > 0 && --outstanding_calls_ == 0 && !is_root_) reshard();
+  if (open_calls_ == 0 || --open_calls_ > 0 || untold_call_ || is_root_) return;
+  root_.begin_backward();
+  ready_ = true;
+  root_.reduce_ready_units();
+  reshard();
 }
 
 void UnitState::gradient_arrived(FlatParameter& flat, size_t member, at::Tensor& gradient) {
   root_.begin_backward();
+  if (reduced_) {
+    throw UsageError("parameter \"" + flat.members()[member].name +
+                     "\" got a gradient after its unit was reduced in this backward pass; use it only in "
+                     "the unit's own forward, and no nested backward");
+  }
   flat.add_gradient(member, gradient);
   gradient = at::Tensor();
-  if (++arrived_ == num_trainable_) {
-    ready_ = true;
-    root_.reduce_ready_units();
-  }
 }
 
 void UnitState::reduce(double norm_type) {
   for (auto& flat : flat_) {
     if (flat->trainable()) flat->reduce(norm_type);
   }
+  reduced_ = true;
+}
+
+void UnitState::defer_reduce() {
+  for (auto& flat : flat_) {
+    if (flat->trainable()) flat->defer_reduce();
+  }
 }
 
 void UnitState::end_backward() {
   reshard();
-  outstanding_calls_ = 0;
-  arrived_ = 0;
-  ready_ = false;
+  open_calls_ = 0;
+  called_ = untold_call_ = ready_ = reduced_ = false;
 }
 
 }  // namespace mantissa

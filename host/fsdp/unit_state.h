@@ -1,8 +1,8 @@
 // A unit at run time: when its parameters are gathered and freed, and when its gradients are complete.
 //
-// forward: gather, compute, free. backward: a hook on the outputs gathers, post-accumulate hooks on the parameters collect the
-// gradients, hooks on the inputs of the last outstanding call free. All of it is done by hooks on tensors, as C++ modules have
-// none, and no node is added to the user's graph.
+// forward: gather, compute, free. backward: a hook on the outputs gathers, post-accumulate hooks on the parameters
+// collect the gradients, hooks on the inputs of the last outstanding call free. All of it is done by hooks on tensors,
+// as C++ modules have none, and no node is added to the user's graph.
 #pragma once
 #include <memory>
 #include <string>
@@ -16,7 +16,8 @@ class Root;
 
 class UnitState : public std::enable_shared_from_this<UnitState> {
  public:
-  UnitState(Root& root, std::string name, bool is_root, size_t index) : root_(root), name_(std::move(name)), is_root_(is_root), index_(index) {}
+  UnitState(Root& root, std::string name, bool is_root, size_t index)
+      : root_(root), name_(std::move(name)), is_root_(is_root), index_(index) {}
 
   /// The unit's parameters: trainable ones and frozen ones apart, so that frozen ones have no gradient and no state.
   void add_parameters(std::unique_ptr<FlatParameter> parameters);
@@ -32,15 +33,20 @@ class UnitState : public std::enable_shared_from_this<UnitState> {
   void unshard();
   void reshard();
 
-  /// A call under grad mode was made whose backward will need the parameters.
-  void call_outstanding() { ++outstanding_calls_; }
-  /// That call's backward is over.
+  /// Throws UsageError if a forward returned a parameter, or a view of one, that is about to be freed.
+  void check_output(const at::Tensor& tensor) const;
+
+  /// A call under grad mode begins; `tells_its_end`: a hook on its input will say when its backward is over.
+  void call_begins(bool tells_its_end);
+  /// The backward of such a call is over. These are the points where gradients are reduced and parameters freed: the
+  /// graph of unit calls fixes them, whichever parameters got a gradient on this rank.
   void call_done();
 
-  /// All trainable parameters have their gradient of this backward pass.
-  bool ready() const { return ready_ || num_trainable_ == 0; }
+  /// No call of this backward pass is open any more: all gradients are here.
+  bool ready() const { return ready_ || !trainable_ || !called_; }
   void set_ready() { ready_ = true; }
   void reduce(double norm_type);
+  void defer_reduce();
   void end_backward();
 
  private:
@@ -52,9 +58,10 @@ class UnitState : public std::enable_shared_from_this<UnitState> {
   bool is_root_;
   size_t index_;
   std::vector<std::unique_ptr<FlatParameter>> flat_;
-  size_t num_trainable_ = 0, arrived_ = 0;
-  int outstanding_calls_ = 0;
-  bool gathered_ = false, ready_ = false;
+  int open_calls_ = 0;  // whose end a hook will tell
+  bool trainable_ = false, called_ = false, gathered_ = false;
+  bool untold_call_ = false;  // a call whose end no hook tells: ready only at the end of the backward pass
+  bool ready_ = false, reduced_ = false;
 };
 
 }  // namespace mantissa

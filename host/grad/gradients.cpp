@@ -11,7 +11,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Calls f(std::span<T>, member) for each stretch of gradient that this rank holds and that counts: no padding, nothing frozen.
+// Calls f(std::span<T>, member) for each stretch of gradient that this rank holds and that counts: no padding, nothing
+// frozen.
 template <class F>
 void each_piece(Root& root, F f) {
   for (const FlatParameter* flat : root.trainable()) {
@@ -29,21 +30,15 @@ void each_piece(Root& root, F f) {
   }
 }
 
-bool counts_here(const Root& root, const FlatParameter& flat) { return !flat.replicated() || const_cast<Root&>(root).transport().rank() == 0; }
-
-Packet packet_of(const PartialNorm& norm) {
-  Packet packet;
-  packet.norm_type = norm.norm_type;
-  packet.largest = norm.largest;
-  packet.scaled_sum = norm.scaled_sum;
-  packet.nonfinite = norm.nonfinite;
-  return packet;
+bool counts_here(const Root& root, const FlatParameter& flat) {
+  return !flat.replicated() || const_cast<Root&>(root).transport().rank() == 0;
 }
 
 }  // namespace
 
 void check_norm_type(double norm_type) {
-  if (!is_norm_type(norm_type)) throw UsageError("norm_type is " + std::to_string(norm_type) + ", need a number in (0, inf]");
+  if (!is_norm_type(norm_type))
+    throw UsageError("norm_type is " + std::to_string(norm_type) + ", need a number in (0, inf]");
 }
 
 void check_limit(const char* what, double limit) {
@@ -66,7 +61,10 @@ double Gradients::norm(double norm_type) {
   check_reduced();
   if (scaling_.limit != kInfinity) apply();  // a clamped norm cannot be had by a factor
   if (!known_is_valid_ || known_.norm_type != norm_type) {
-    const PartialNorm agreed = root_.exchange().agree(Operation::grad_norm, packet_of(measure(norm_type))).norm;
+    Packet packet;
+    packet.set_norm(measure(norm_type));
+    packet.call_hash = root_.call_hash();
+    const PartialNorm agreed = root_.exchange().agree(Operation::grad_norm, packet).norm;
     if (!known_is_valid_ || known_.norm_type == norm_type) known_ = agreed, known_is_valid_ = true;
     return agreed.value() * scaling_.factor;
   }
@@ -87,7 +85,8 @@ void Gradients::clip_value(double limit) {
 }
 
 void Gradients::scale(double factor) {
-  if (!(factor >= 0) || factor == kInfinity) throw UsageError("factor is " + std::to_string(factor) + ", need a finite number >= 0");
+  if (!(factor >= 0) || factor == kInfinity)
+    throw UsageError("factor is " + std::to_string(factor) + ", need a finite number >= 0");
   check_reduced();
   scaling_.scale(factor);
   if (factor == 0) apply();  // the limit would be 0 * inf
@@ -126,7 +125,8 @@ std::vector<NonfiniteParameter> Gradients::nonfinite_parameters() {
   std::vector<double> counts(plan.parameters.size());
   each_piece(root_, [&]<class T>(std::span<T> gradient, const FlatParameter& flat, const Piece& piece) {
     if (!counts_here(root_, flat)) return;
-    counts[flat.members()[piece.parameter].parameter] += static_cast<double>(measure_norm(std::span<const T>(gradient), kInfinity).nonfinite);
+    counts[flat.members()[piece.parameter].parameter] +=
+        static_cast<double>(measure_norm(std::span<const T>(gradient), kInfinity).nonfinite);
   });
   root_.exchange().all_reduce(counts, ReduceOp::sum);
   std::vector<NonfiniteParameter> found;
@@ -138,7 +138,9 @@ std::vector<NonfiniteParameter> Gradients::nonfinite_parameters() {
 
 void Gradients::check_reduced() const {
   if (!root_.gradients_reduced()) {
-    throw OrderError("gradients are not reduced yet: a norm or a clip is possible only after backward has ended, on the last micro-batch");
+    throw OrderError(
+        "gradients are not reduced yet: a norm or a clip is possible only after backward has ended, on the last "
+        "micro-batch");
   }
 }
 

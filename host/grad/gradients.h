@@ -21,14 +21,15 @@ class Gradients {
  public:
   explicit Gradients(Root& root) : root_(root) {}
 
-  /// A new step: nothing is scaled. `agreed`: the norm that the ranks exchanged after backward; free to ask for from now on.
+  /// A new step: nothing is scaled. `agreed`: the norm that the ranks exchanged after backward; free to ask for from
+  /// now on.
   void begin_step(const PartialNorm& agreed);
   /// A new step whose norm nobody has agreed on yet.
   void begin_step();
 
-  /// [all ranks] The p-norm over all trainable parameters of the root, each element once, as they are now, scaling included.
-  /// float64; the same bits on every rank; NaN if any gradient is NaN, otherwise inf if any is infinite; 0 without gradients.
-  /// Throws UsageError unless norm_type is in (0, inf], OrderError while gradients are unreduced.
+  /// [all ranks] The p-norm over all trainable parameters of the root, each element once, as they are now, scaling
+  /// included. float64; the same bits on every rank; NaN if any gradient is NaN, otherwise inf if any is infinite; 0
+  /// without gradients. Throws UsageError unless norm_type is in (0, inf], OrderError while gradients are unreduced.
   double norm(double norm_type);
 
   /// [all ranks] Scales by clip_coef and returns the norm before. A norm that is not finite leaves the gradients alone.

@@ -35,7 +35,8 @@ void DeferredScaling::scale(double s) {
 void DeferredScaling::clamp(double v) { limit = std::min(limit, std::fabs(v)); }
 
 template <class T>
-ScalingIn<T>::ScalingIn(const DeferredScaling& scaling) : factor(static_cast<T>(scaling.factor)), limit(toward_zero<T>(scaling.limit)) {}
+ScalingIn<T>::ScalingIn(const DeferredScaling& scaling)
+    : factor(static_cast<T>(scaling.factor)), limit(toward_zero<T>(scaling.limit)) {}
 
 template struct ScalingIn<float>;
 template struct ScalingIn<double>;

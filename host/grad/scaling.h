@@ -1,7 +1,7 @@
 // The arithmetic of clipping: which factor, which limit, and how they reach an element. Knows no torch and no ranks.
 //
-// Gradients are not multiplied when they are clipped. What was asked is remembered as g -> clamp(g * factor, -limit, limit) and
-// applied in the optimizer's one pass, or by apply() where somebody wants to see the result before.
+// Gradients are not multiplied when they are clipped. What was asked is remembered as g -> clamp(g * factor, -limit,
+// limit) and applied in the optimizer's one pass, or by apply() where somebody wants to see the result before.
 #pragma once
 #include <limits>
 #include <span>
@@ -12,8 +12,8 @@ namespace mantissa {
 double clip_coef(double max_norm, double total_norm);
 
 struct DeferredScaling {
-  double factor = 1;                                        ///< finite, >= 0
-  double limit = std::numeric_limits<double>::infinity();   ///< >= 0
+  double factor = 1;                                       ///< finite, >= 0
+  double limit = std::numeric_limits<double>::infinity();  ///< >= 0
 
   bool is_identity() const { return factor == 1 && limit == std::numeric_limits<double>::infinity(); }
   /// Afterwards multiply by s > 0, finite.
@@ -22,8 +22,8 @@ struct DeferredScaling {
   void clamp(double v);
 };
 
-/// DeferredScaling in the gradients' own type. For float the factor is rounded to nearest, the limit toward zero; a factor of 1
-/// leaves the bits alone; NaN stays NaN.
+/// DeferredScaling in the gradients' own type. For float the factor is rounded to nearest, the limit toward zero; a
+/// factor of 1 leaves the bits alone; NaN stays NaN.
 template <class T>
 struct ScalingIn {
   explicit ScalingIn(const DeferredScaling& scaling);

@@ -35,8 +35,11 @@ struct BlockImpl : nn::Module {
   at::Tensor attention(const at::Tensor& qkv) const {
     const int64_t rows = qkv.size(0), context = qkv.size(1), width = qkv.size(2) / 3;
     const auto parts = qkv.split(width, 2);
-    const auto by_head = [&](const at::Tensor& t) { return t.view({rows, context, heads, width / heads}).transpose(1, 2); };
-    const at::Tensor y = at::scaled_dot_product_attention(by_head(parts[0]), by_head(parts[1]), by_head(parts[2]), {}, 0.0, /*is_causal=*/true);
+    const auto by_head = [&](const at::Tensor& t) {
+      return t.view({rows, context, heads, width / heads}).transpose(1, 2);
+    };
+    const at::Tensor y = at::scaled_dot_product_attention(by_head(parts[0]), by_head(parts[1]), by_head(parts[2]), {},
+                                                          0.0, /*is_causal=*/true);
     return y.transpose(1, 2).reshape({rows, context, width});
   }
 
@@ -78,8 +81,8 @@ class Gpt final : public Model {
   std::shared_ptr<nn::Module> module() override { return module_; }
   at::Tensor logits(const at::Tensor& inputs) override { return module_->forward(inputs); }
   std::string describe() const override {
-    return "gpt, " + std::to_string(config_.layers) + " layers, width " + std::to_string(config_.width) + ", " + std::to_string(config_.heads) +
-           " heads, context " + std::to_string(config_.context);
+    return "gpt, " + std::to_string(config_.layers) + " layers, width " + std::to_string(config_.width) + ", " +
+           std::to_string(config_.heads) + " heads, context " + std::to_string(config_.context);
   }
 
  private:

@@ -29,7 +29,11 @@ void run(const AdamWState<T>& state, const AdamWStep& step, const DeferredScalin
 
 }  // namespace
 
-void adamw(const AdamWState<float>& state, const AdamWStep& step, const DeferredScaling& scaling) { run(state, step, scaling); }
-void adamw(const AdamWState<double>& state, const AdamWStep& step, const DeferredScaling& scaling) { run(state, step, scaling); }
+void adamw(const AdamWState<float>& state, const AdamWStep& step, const DeferredScaling& scaling) {
+  run(state, step, scaling);
+}
+void adamw(const AdamWState<double>& state, const AdamWStep& step, const DeferredScaling& scaling) {
+  run(state, step, scaling);
+}
 
 }  // namespace mantissa

@@ -53,7 +53,8 @@ void Optimizer::step_one(State& state, double lr, const DeferredScaling& scaling
           {lr, config_.beta1, config_.beta2, config_.eps, config_.weight_decay, taken_steps_}, scaling);
   } else {
     const std::span<T> momentum = state.buffers.empty() ? std::span<T>() : span_of<T>(state.buffers[0]);
-    sgd(SgdState<T>{parameters, gradients, momentum}, {lr, config_.momentum, config_.weight_decay, taken_steps_ == 1}, scaling);
+    sgd(SgdState<T>{parameters, gradients, momentum}, {lr, config_.momentum, config_.weight_decay, taken_steps_ == 1},
+        scaling);
   }
 }
 

@@ -11,7 +11,8 @@ double learning_rate(const ScheduleConfig& schedule, double lr, int64_t k, int64
   switch (schedule.kind) {
     case ScheduleKind::constant: return lr;
     case ScheduleKind::linear: return lr * (1 - (1 - schedule.floor) * t);
-    case ScheduleKind::cosine: return lr * (schedule.floor + (1 - schedule.floor) * (1 + std::cos(std::numbers::pi * t)) / 2);
+    case ScheduleKind::cosine:
+      return lr * (schedule.floor + (1 - schedule.floor) * (1 + std::cos(std::numbers::pi * t)) / 2);
   }
   return lr;
 }

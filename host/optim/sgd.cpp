@@ -5,7 +5,8 @@ namespace {
 
 template <class T>
 void run(const SgdState<T>& state, const SgdStep& step, const DeferredScaling& scaling) {
-  const T lr = static_cast<T>(step.lr), momentum = static_cast<T>(step.momentum), decay = static_cast<T>(step.weight_decay);
+  const T lr = static_cast<T>(step.lr), momentum = static_cast<T>(step.momentum),
+          decay = static_cast<T>(step.weight_decay);
   const ScalingIn<T> scale(scaling);
   T* __restrict p = state.parameters.data();
   const T* __restrict g = state.gradients.data();
@@ -22,7 +23,11 @@ void run(const SgdState<T>& state, const SgdStep& step, const DeferredScaling& s
 
 }  // namespace
 
-void sgd(const SgdState<float>& state, const SgdStep& step, const DeferredScaling& scaling) { run(state, step, scaling); }
-void sgd(const SgdState<double>& state, const SgdStep& step, const DeferredScaling& scaling) { run(state, step, scaling); }
+void sgd(const SgdState<float>& state, const SgdStep& step, const DeferredScaling& scaling) {
+  run(state, step, scaling);
+}
+void sgd(const SgdState<double>& state, const SgdStep& step, const DeferredScaling& scaling) {
+  run(state, step, scaling);
+}
 
 }  // namespace mantissa

@@ -1,7 +1,9 @@
 #include "plugin/inspect.h"
 
+#include "base/error.h"
 #include "plugin/abi_version.h"
 #include "plugin/library.h"
+#include "plugin/options.h"
 
 namespace mantissa {
 
@@ -12,6 +14,12 @@ PluginDescription inspect_plugin(const std::filesystem::path& file) {
   const bool norm = library.understands(MTS_CLIP_NORM), value = library.understands(MTS_CLIP_VALUE);
   const char* clips_by = norm && value ? "norm and value" : norm ? "norm" : value ? "value" : "nothing";
   return {library.identity(), clips_by, describe_options(library.option_specs())};
+}
+
+void check_plugin(const std::filesystem::path& file, const Config& config) {
+  const PluginLibrary library = load_plugin(file, {config.precision.sha256, config.plugins.require_pin});
+  check_clip_kind(library, config.clip);
+  check_options(library.option_specs(), config.precision.options);
 }
 
 }  // namespace mantissa

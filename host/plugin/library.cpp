@@ -169,4 +169,13 @@ PluginLibrary load_plugin(const std::filesystem::path& file, const VetOptions& o
   return PluginLibrary(vet_plugin(file, options));
 }
 
+void check_clip_kind(const PluginLibrary& library, const ClipConfig& clip) {
+  if (clip.kind == ClipKind::none) return;
+  const bool norm = clip.kind == ClipKind::norm;
+  if (library.understands(norm ? MTS_CLIP_NORM : MTS_CLIP_VALUE)) return;
+  throw ConfigError({clip.where + ": clip." + (norm ? "max_norm" : "value") + ": plugin " + library.identity().id +
+                     " does not clip by " +
+                     (norm ? "norm; fsdp_norm does" : "value; use max_norm, or a plugin that clips by value")});
+}
+
 }  // namespace mantissa

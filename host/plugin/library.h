@@ -37,6 +37,9 @@ class PluginLibrary {
   std::vector<OptionSpec> option_specs_;
 };
 
+/// Throws ConfigError if the plugin does not understand what [clip] asks for.
+void check_clip_kind(const PluginLibrary& library, const ClipConfig& clip);
+
 /// find, vet and load have their own calls; this is what most callers want after find_plugin.
 PluginLibrary load_plugin(const std::filesystem::path& file, const VetOptions& options = {});
 

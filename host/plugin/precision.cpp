@@ -25,7 +25,9 @@ at::ScalarType scalar_type(mts_dtype dtype) {
 mts_clip clip_of(const ClipConfig& config) {
   mts_clip clip{};
   clip.header = MTS_HEADER(mts_clip);
-  clip.kind = config.kind == ClipKind::norm ? MTS_CLIP_NORM : config.kind == ClipKind::value ? MTS_CLIP_VALUE : MTS_CLIP_NONE;
+  clip.kind = config.kind == ClipKind::norm    ? MTS_CLIP_NORM
+              : config.kind == ClipKind::value ? MTS_CLIP_VALUE
+                                               : MTS_CLIP_NONE;
   clip.error_if_nonfinite = config.error_if_nonfinite ? 1 : 0;
   clip.limit = config.kind == ClipKind::none ? std::numeric_limits<double>::infinity() : config.limit;
   clip.norm_type = config.kind == ClipKind::norm ? config.norm_type : 2;
@@ -45,8 +47,11 @@ std::string number(double value) {
 
 }  // namespace
 
-Precision::Precision(PluginLibrary library, std::vector<CheckedOption> options, const ModulePlan& plan, Exchange& exchange, const PluginsConfig& limits)
-    : library_(std::move(library)), services_(library_.identity().id, plan, exchange, std::move(options)), slow_ms_(limits.slow_ms) {
+Precision::Precision(PluginLibrary library, std::vector<CheckedOption> options, const ModulePlan& plan,
+                     Exchange& exchange, const PluginsConfig& limits)
+    : library_(std::move(library)),
+      services_(library_.identity().id, plan, exchange, std::move(options)),
+      slow_ms_(limits.slow_ms) {
   mts_plan asked{};
   asked.header = MTS_HEADER(mts_plan);
   asked.storage_dtype = asked.param_dtype = asked.reduce_dtype = asked.buffer_dtype = MTS_F32;
@@ -91,33 +96,49 @@ void Precision::call(Slot slot, Call call) {
   }
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   status = services_.leave(status);
-  if (status != MTS_OK) std::rethrow_exception(slot_failure(services_.plugin_id(), slot, status, thrown.empty() ? services_.text() : thrown));
+  if (status != MTS_OK)
+    std::rethrow_exception(
+        slot_failure(services_.plugin_id(), slot, status, thrown.empty() ? services_.text() : thrown));
   if (ms > slow_ms_ && slow_slots_.insert(slot).second) {
-    log::warning("plugin " + services_.plugin_id() + ": " + name(slot) + " took " + number(ms) + " ms, more than plugins.slow_ms = " + number(slow_ms_) + "; said once");
+    log::warning("plugin " + services_.plugin_id() + ": " + name(slot) + " took " + number(ms) +
+                 " ms, more than plugins.slow_ms = " + number(slow_ms_) + "; said once");
   }
 }
 
 void Precision::read_plan(const mts_plan& plan) {
-  const auto refuse = [&](const std::string& why) { throw PluginRefused("bad-plan", "plugin " + services_.plugin_id() + " asks for " + why); };
-  formats_ = {scalar_type(plan.storage_dtype), scalar_type(plan.param_dtype), scalar_type(plan.reduce_dtype), scalar_type(plan.buffer_dtype), scalar_type(plan.input_dtype)};
+  const auto refuse = [&](const std::string& why) {
+    throw PluginRefused("bad-plan", "plugin " + services_.plugin_id() + " asks for " + why);
+  };
+  formats_ = {scalar_type(plan.storage_dtype), scalar_type(plan.param_dtype), scalar_type(plan.reduce_dtype),
+              scalar_type(plan.buffer_dtype), scalar_type(plan.input_dtype)};
   if (formats_.storage_dtype != at::kFloat && formats_.storage_dtype != at::kDouble) {
-    refuse(std::string("storage_dtype ") + c10::toString(formats_.storage_dtype) + "; shards and optimizer state are kept as Float or Double");
+    refuse(std::string("storage_dtype ") + c10::toString(formats_.storage_dtype) +
+           "; shards and optimizer state are kept as Float or Double");
   }
-  for (const auto& [what, dtype] : {std::pair{"param_dtype", formats_.param_dtype}, {"reduce_dtype", formats_.reduce_dtype}, {"buffer_dtype", formats_.buffer_dtype}}) {
-    const bool possible = dtype == formats_.storage_dtype || (formats_.storage_dtype == at::kFloat && dtype == at::kBFloat16);
-    if (!possible) refuse(std::string(what) + " " + c10::toString(dtype) + ", which does not go with storage_dtype " + c10::toString(formats_.storage_dtype) + " in this version of the host");
+  for (const auto& [what, dtype] : {std::pair{"param_dtype", formats_.param_dtype},
+                                    {"reduce_dtype", formats_.reduce_dtype},
+                                    {"buffer_dtype", formats_.buffer_dtype}}) {
+    const bool possible =
+        dtype == formats_.storage_dtype || (formats_.storage_dtype == at::kFloat && dtype == at::kBFloat16);
+    if (!possible)
+      refuse(std::string(what) + " " + c10::toString(dtype) + ", which does not go with storage_dtype " +
+             c10::toString(formats_.storage_dtype) + " in this version of the host");
   }
   if (plan.autocast_dtype != MTS_DTYPE_NONE) refuse("autocast, which this version of the host does not offer");
   if (plan.scales_loss != 0) refuse("loss scaling, which this version of the host does not offer");
 }
 
 void Precision::agree_on_formats(const mts_plan& plan, Exchange& exchange) {
-  const std::vector<double> mine{double(plan.storage_dtype), double(plan.param_dtype), double(plan.reduce_dtype), double(plan.buffer_dtype),
-                                 double(plan.input_dtype), double(plan.autocast_dtype), double(plan.scales_loss)};
+  const std::vector<double> mine{double(plan.storage_dtype), double(plan.param_dtype), double(plan.reduce_dtype),
+                                 double(plan.buffer_dtype),  double(plan.input_dtype), double(plan.autocast_dtype),
+                                 double(plan.scales_loss)};
   std::vector<double> smallest = mine, largest = mine;
   exchange.all_reduce(smallest, ReduceOp::min);
   exchange.all_reduce(largest, ReduceOp::max);
-  if (smallest != largest) throw PluginRefused("bad-plan", "plugin " + services_.plugin_id() + " asks for different number formats on different ranks; a plan must be the same on all");
+  if (smallest != largest)
+    throw PluginRefused("bad-plan",
+                        "plugin " + services_.plugin_id() +
+                            " asks for different number formats on different ranks; a plan must be the same on all");
 }
 
 mts_step Precision::step_of(const StepState& state) const {
@@ -151,9 +172,11 @@ double Precision::clip(const StepState& state, const ClipConfig& config, double 
   const std::string who = "plugin " + services_.plugin_id() + ": clip ";
   if (total_norm == kUnset) throw Error(who + "did not set total_norm; it must be the norm before clipping");
   if (!same_norm(total_norm, norm)) {
-    throw Error(who + "returned total_norm " + number(total_norm) + ", but the norm before clipping, of type " + number(clip.norm_type) + ", is " + number(norm));
+    throw Error(who + "returned total_norm " + number(total_norm) + ", but the norm before clipping, of type " +
+                number(clip.norm_type) + ", is " + number(norm));
   }
-  if (clip.kind == MTS_CLIP_VALUE && gradients_->scaling().limit > clip.limit && std::isfinite(norm) && !gradients_->modified()) {
+  if (clip.kind == MTS_CLIP_VALUE && gradients_->scaling().limit > clip.limit && std::isfinite(norm) &&
+      !gradients_->modified()) {
     throw Error(who + "left the gradients unclamped, but [clip] asks for value = " + number(clip.limit));
   }
   return norm;
@@ -180,14 +203,6 @@ void Precision::update(const StepState& state) {
   if (!MTS_HAS(mts_precision, &library_.table(), update)) return;
   const mts_step step = step_of(state);
   call(Slot::update, [&] { return library_.table().update(context_, &step); });
-}
-
-void check_clip_kind(const PluginLibrary& library, const ClipConfig& clip) {
-  if (clip.kind == ClipKind::none) return;
-  const bool norm = clip.kind == ClipKind::norm;
-  if (library.understands(norm ? MTS_CLIP_NORM : MTS_CLIP_VALUE)) return;
-  throw ConfigError({clip.where + ": clip." + (norm ? "max_norm" : "value") + ": plugin " + library.identity().id + " does not clip by " +
-                     (norm ? "norm; fsdp_norm does" : "value; use max_norm, or a plugin that clips by value")});
 }
 
 }  // namespace mantissa

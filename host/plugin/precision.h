@@ -64,7 +64,4 @@ class Precision {
   std::string abort_reason_;
 };
 
-/// Throws ConfigError if the plugin does not understand what [clip] asks for; names `alternatives` that do.
-void check_clip_kind(const PluginLibrary& library, const ClipConfig& clip);
-
 }  // namespace mantissa

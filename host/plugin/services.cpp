@@ -72,7 +72,8 @@ const char* name(mts_status status) {
 }
 
 std::exception_ptr slot_failure(const std::string& plugin_id, Slot slot, mts_status status, const std::string& text) {
-  const std::string message = "plugin " + plugin_id + ": " + name(slot) + " failed with " + name(status) + (text.empty() ? "" : ": " + text);
+  const std::string message =
+      "plugin " + plugin_id + ": " + name(slot) + " failed with " + name(status) + (text.empty() ? "" : ": " + text);
   if (slot == Slot::create) return std::make_exception_ptr(PluginRefused("create-failed", message));
   if (slot == Slot::plan) return std::make_exception_ptr(PluginRefused("bad-plan", message));
   if (status == MTS_NONFINITE) return std::make_exception_ptr(Diverged(message));
@@ -94,7 +95,8 @@ struct ServiceTable {
 
   static mts_status option(const mts_host* host, const char* key, mts_option* out) {
     HostServices& services = self(host);
-    if (out == nullptr || !MTS_KNOWS(mts_option, out, string)) return services.refuse(MTS_INVALID, "option: set the struct's header by MTS_HEADER first");
+    if (out == nullptr || !MTS_KNOWS(mts_option, out, string))
+      return services.refuse(MTS_INVALID, "option: set the struct's header by MTS_HEADER first");
     for (const CheckedOption& option : services.options_) {
       if (option.key != text_of(key)) continue;
       mts_option filled{};
@@ -117,7 +119,8 @@ struct ServiceTable {
   static mts_status root_info(const mts_host* host, mts_root root, mts_root_info* out) {
     HostServices& services = self(host);
     if (!services.is_mine(root)) return services.refuse(MTS_STALE, "root_info: not the handle that create was given");
-    if (out == nullptr || !MTS_KNOWS(mts_root_info, out, device_index)) return services.refuse(MTS_INVALID, "root_info: set the struct's header by MTS_HEADER first");
+    if (out == nullptr || !MTS_KNOWS(mts_root_info, out, device_index))
+      return services.refuse(MTS_INVALID, "root_info: set the struct's header by MTS_HEADER first");
     mts_root_info filled{};
     filled.rank = static_cast<uint32_t>(services.exchange_.transport().rank());
     filled.world_size = static_cast<uint32_t>(services.exchange_.transport().world_size());
@@ -131,8 +134,11 @@ struct ServiceTable {
   static mts_status param_info(const mts_host* host, mts_root root, uint64_t param, mts_param_info* out) {
     HostServices& services = self(host);
     if (!services.is_mine(root)) return services.refuse(MTS_STALE, "param_info: not the handle that create was given");
-    if (param >= services.parameters_.size()) return services.refuse(MTS_INVALID, "param_info: no parameter " + std::to_string(param) + ", there are " + std::to_string(services.parameters_.size()));
-    if (out == nullptr || !MTS_KNOWS(mts_param_info, out, dims)) return services.refuse(MTS_INVALID, "param_info: set the struct's header by MTS_HEADER first");
+    if (param >= services.parameters_.size())
+      return services.refuse(MTS_INVALID, "param_info: no parameter " + std::to_string(param) + ", there are " +
+                                              std::to_string(services.parameters_.size()));
+    if (out == nullptr || !MTS_KNOWS(mts_param_info, out, dims))
+      return services.refuse(MTS_INVALID, "param_info: set the struct's header by MTS_HEADER first");
     const HostServices::ParameterView& view = services.parameters_[param];
     mts_param_info filled{};
     filled.name = view.name.c_str();
@@ -149,12 +155,16 @@ struct ServiceTable {
   static mts_status all_reduce(const mts_host* host, mts_root root, double* values, uint64_t count, mts_reduce_op op) {
     HostServices& services = self(host);
     if (!services.is_mine(root)) return services.refuse(MTS_STALE, "all_reduce: not the handle that create was given");
-    if (services.slot_ == Slot::none || services.slot_ == Slot::destroy) return services.refuse(MTS_ORDER, "all_reduce: outside a slot, or in destroy");
+    if (services.slot_ == Slot::none || services.slot_ == Slot::destroy)
+      return services.refuse(MTS_ORDER, "all_reduce: outside a slot, or in destroy");
     if (values == nullptr && count > 0) return services.refuse(MTS_INVALID, "all_reduce: values is NULL");
-    if (op != MTS_SUM && op != MTS_MIN && op != MTS_MAX) return services.refuse(MTS_UNSUPPORTED, "all_reduce: unknown operation " + std::to_string(op));
+    if (op != MTS_SUM && op != MTS_MIN && op != MTS_MAX)
+      return services.refuse(MTS_UNSUPPORTED, "all_reduce: unknown operation " + std::to_string(op));
     return services.collective([&] {
       std::vector<double> reduced(values, values + count);
-      services.exchange_.all_reduce(reduced, op == MTS_SUM ? ReduceOp::sum : op == MTS_MIN ? ReduceOp::min : ReduceOp::max);
+      services.exchange_.all_reduce(reduced, op == MTS_SUM   ? ReduceOp::sum
+                                             : op == MTS_MIN ? ReduceOp::min
+                                                             : ReduceOp::max);
       std::copy(reduced.begin(), reduced.end(), values);
     });
   }
@@ -176,7 +186,8 @@ struct ServiceTable {
     return services.collective([&] { *total_norm = services.gradients_->norm(norm_type); });
   }
 
-  static mts_status clip_grad_norm(const mts_host* host, mts_root root, double max_norm, double norm_type, double* total_norm) {
+  static mts_status clip_grad_norm(const mts_host* host, mts_root root, double max_norm, double norm_type,
+                                   double* total_norm) {
     HostServices& services = self(host);
     if (const auto closed = services.gradients_closed(root, Slot::clip)) return *closed;
     if (total_norm == nullptr) return services.refuse(MTS_INVALID, "clip_grad_norm: total_norm is NULL");
@@ -226,8 +237,12 @@ struct ServiceTable {
   }
 };
 
-HostServices::HostServices(std::string plugin_id, const ModulePlan& plan, Exchange& exchange, std::vector<CheckedOption> options)
-    : plugin_id_(std::move(plugin_id)), exchange_(exchange), options_(std::move(options)), table_(ServiceTable::make(this)) {
+HostServices::HostServices(std::string plugin_id, const ModulePlan& plan, Exchange& exchange,
+                           std::vector<CheckedOption> options)
+    : plugin_id_(std::move(plugin_id)),
+      exchange_(exchange),
+      options_(std::move(options)),
+      table_(ServiceTable::make(this)) {
   for (size_t index : plan.trainable) {
     const ParameterEntry& entry = plan.parameters[index];
     const auto numel = static_cast<uint64_t>(entry.tensor.numel());
@@ -272,7 +287,8 @@ mts_status HostServices::refuse(mts_status status, const std::string& why) {
 
 std::optional<mts_status> HostServices::gradients_closed(mts_root root, Slot slot) {
   if (!is_mine(root)) return refuse(MTS_STALE, "gradient service: not the handle that create was given");
-  if (slot_ != slot || gradients_ == nullptr) return refuse(MTS_ORDER, std::string("gradient service called in ") + name(slot_) + ", allowed in " + name(slot));
+  if (slot_ != slot || gradients_ == nullptr)
+    return refuse(MTS_ORDER, std::string("gradient service called in ") + name(slot_) + ", allowed in " + name(slot));
   return std::nullopt;
 }
 

@@ -1,7 +1,7 @@
 // The services of the host: the mts_host table that one context sees, with the rules of place and order of precision.h.
 //
-// A call marked [collective] or [local] that fails is remembered: it travels with this rank's next exchange, and the slot has
-// failed on every rank whatever it returns. After a failure that all ranks know, nothing is sent any more.
+// A call marked [collective] or [local] that fails is remembered: it travels with this rank's next exchange, and the
+// slot has failed on every rank whatever it returns. After a failure that all ranks know, nothing is sent any more.
 #pragma once
 #include <exception>
 #include <optional>
@@ -44,14 +44,14 @@ class HostServices {
  private:
   friend struct ServiceTable;
   struct ParameterView {
-    std::string name;              // a copy: pointers into it are the plugin's until destroy has returned
+    std::string name;  // a copy: pointers into it are the plugin's until destroy has returned
     std::vector<uint64_t> dims;
     uint64_t num_elements = 0;
     bool replicated = false;
     uint64_t local_offset = 0, local_elements = 0;
   };
 
-  mts_status refuse(mts_status status, const std::string& why);   ///< remembered
+  mts_status refuse(mts_status status, const std::string& why);  ///< remembered
   bool is_mine(mts_root root) const { return root.index == root_.index && root.generation == root_.generation; }
   std::optional<mts_status> gradients_closed(mts_root root, Slot slot);
   template <class Body>
@@ -61,7 +61,7 @@ class HostServices {
   std::string plugin_id_;
   Exchange& exchange_;
   std::vector<CheckedOption> options_;
-  std::vector<ParameterView> parameters_;   // trainable ones
+  std::vector<ParameterView> parameters_;  // trainable ones
   uint64_t num_elements_ = 0;
   mts_root root_{1, 1};
   mts_host table_{};

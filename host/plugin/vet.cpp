@@ -55,7 +55,7 @@ void require_trusted(const struct stat& status, const fs::path& file, const std:
   // In a sticky folder (/tmp) nobody can replace the file of another user.
   const bool sticky_folder = S_ISDIR(status.st_mode) && (status.st_mode & S_ISVTX) != 0;
   if ((status.st_mode & S_IWOTH) != 0 && !sticky_folder) {
-    refuse("unsafe-file", file, subject + " can be changed by every user; run: chmod o-w");
+    refuse("unsafe-file", file, subject + " can be changed by every user; run: chmod o-w on it");
   }
 }
 

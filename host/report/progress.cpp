@@ -78,7 +78,7 @@ std::string printable(std::string_view text) {
 
 void ProgressLines::started(const RunStarted& run) {
   run_ = run;
-  out_ << "training " << run.name << " for " << grouped(run.steps) << " steps\n"
+  out_ << "training " << run.name << " for " << grouped(run.steps) << (run.steps == 1 ? " step\n" : " steps\n")
        << labelled("model", model_text(run)) << labelled("data", run.data) << labelled("ranks", ranks_text(run))
        << labelled("plugin", plugin_text(run.plugin) + " (sha256 " + run.plugin.sha256.substr(0, 12) + ")")
        << labelled("clip", run.clip) << labelled("run folder", run.folder.string()) << std::endl;
@@ -91,6 +91,7 @@ std::string ProgressLines::step_label(int64_t step) const {
 }
 
 void ProgressLines::stepped(const StepMetrics& metrics) {
+  if (metrics.step == skipped_step_) return;  // said already; metrics.jsonl has the row
   const double seconds_left = static_cast<double>(run_.steps - metrics.step - 1) * metrics.step_ms / 1000;
   out_ << step_label(metrics.step) << "  loss " << right(fixed_text(metrics.loss, 4), 7) << "  grad_norm "
        << right(short_text(metrics.grad_norm, 4), 9) << " -> " << right(short_text(metrics.grad_norm_clipped, 4), 9)
@@ -101,6 +102,7 @@ void ProgressLines::stepped(const StepMetrics& metrics) {
 }
 
 void ProgressLines::skipped(const StepSkipped& skip) {
+  skipped_step_ = skip.step;
   out_ << step_label(skip.step) << "  skipped: " << skip.reason << " (grad_norm " << short_text(skip.grad_norm, 4)
        << ", loss_scale " << short_text(skip.loss_scale, 6) << ")" << std::endl;
 }

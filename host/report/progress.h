@@ -27,6 +27,7 @@ class ProgressLines : public EventListener {
 
   std::ostream& out_;
   RunStarted run_;
+  int64_t skipped_step_ = -1;
 };
 
 /// `text` with everything that a terminal would not show as text made '?': control characters but newlines, and bytes

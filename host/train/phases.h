@@ -7,7 +7,7 @@ namespace mantissa {
 struct Phases {
   using Duration = std::chrono::duration<double>;  // seconds
   Duration forward{}, backward{}, optimizer{}, step{};
-  double comm_s = 0;    ///< in collectives, within the other phases
+  double comm_s = 0;  ///< in collectives, within the other phases
   int64_t steps = 0;
 };
 

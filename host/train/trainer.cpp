@@ -45,21 +45,14 @@ ShardOptions shard_options(const FsdpConfig& config, const NumberFormats& format
   return options;
 }
 
-Packet with_norm(Packet packet, const PartialNorm& norm) {
-  packet.norm_type = norm.norm_type;
-  packet.largest = norm.largest;
-  packet.scaled_sum = norm.scaled_sum;
-  packet.nonfinite = norm.nonfinite;
-  return packet;
-}
-
 }  // namespace
 
 Trainer::Trainer(const Config& config, const std::filesystem::path& plugin_file, World world)
     : config_(config),
       world_(std::move(world)),
       data_(config.data.path, config.data.heldout, config.model.context),
-      sampler_({config.run.seed, config.train.batch, config.train.microbatches, config.model.context, static_cast<int64_t>(data_.train().size())}) {
+      sampler_({config.run.seed, config.train.batch, config.train.microbatches, config.model.context,
+                static_cast<int64_t>(data_.train().size())}) {
   at::set_num_threads(static_cast<int>(config_.distributed.threads));
   model_ = make_model(config_.model, config_.run.seed);
   const ModulePlan plan = plan_units(*model_->module(), false, shard_options(config_.fsdp, {}));
@@ -89,7 +82,8 @@ StepResult Trainer::step(bool logged) {
   StepState state;
   state.index = static_cast<uint64_t>(step_);
   state.num_microbatches = static_cast<uint32_t>(config_.train.microbatches);
-  state.learning_rate = learning_rate(config_.schedule, config_.optimizer.lr, optimizer_->taken_steps(), config_.run.steps);
+  state.learning_rate =
+      learning_rate(config_.schedule, config_.optimizer.lr, optimizer_->taken_steps(), config_.run.steps);
 
   Packet packet;
   exchange().attempt([&] { state.loss_scale = precision_->loss_scale(state); });
@@ -139,7 +133,8 @@ void Trainer::agree_after_backward(StepState& state, Packet packet) {
   packet.loss_scale = state.loss_scale;
   packet.call_hash = root_->call_hash();
   packet.peak_memory = peak_memory();
-  const Agreed agreed = exchange().agree(Operation::backward, with_norm(packet, root_->partial_norm()));
+  packet.set_norm(root_->partial_norm());
+  const Agreed agreed = exchange().agree(Operation::backward, packet);
   state.loss = agreed.loss_sum / agreed.loss_weight;
   gradients_->begin_step(agreed.norm);
 }
@@ -153,8 +148,9 @@ StepResult Trainer::agree_on_decision(StepState& state, bool logged) {
   exchange().attempt([&] {
     state.found_inf = precision_->unscale(state);
     state.total_norm = precision_->clip(state, config_.clip, norm);
-    measured = gradients_->modified() || (logged && gradients_->scaling().limit != std::numeric_limits<double>::infinity());
-    if (measured) packet = with_norm(packet, gradients_->partial_norm_scaled(norm_type()));
+    const bool clamped = gradients_->scaling().limit != std::numeric_limits<double>::infinity();
+    measured = gradients_->modified() || (clamped && (logged || config_.clip.kind == ClipKind::norm));
+    if (measured) packet.set_norm(gradients_->partial_norm_scaled(norm_type()));
     packet.decision = static_cast<int32_t>(precision_->decide(state));
     packet.requests = requested_stops();
   });
@@ -165,7 +161,8 @@ StepResult Trainer::agree_on_decision(StepState& state, bool logged) {
   if (!state.found_inf && config_.clip.error_if_nonfinite && !std::isfinite(norm)) diverge(state);
   if (state.decision == Decision::abort) {
     const std::string reason = precision_->abort_reason();
-    throw Diverged("step " + std::to_string(step_) + ": plugin " + precision_->identity().id + " gave up" + (reason.empty() ? "" : ": " + reason));
+    throw Diverged("step " + std::to_string(step_) + ": plugin " + precision_->identity().id + " gave up" +
+                   (reason.empty() ? "" : ": " + reason));
   }
   result.state = state;
   result.clip_coef = gradients_->scaling().factor;
@@ -178,8 +175,10 @@ StepResult Trainer::agree_on_decision(StepState& state, bool logged) {
 void Trainer::check_clipped(const StepResult& result) const {
   const double norm = result.grad_norm_clipped;
   if (config_.clip.kind != ClipKind::norm || !std::isfinite(norm) || norm <= config_.clip.limit * (1 + 1e-6)) return;
-  throw Error("step " + std::to_string(step_) + ": plugin " + precision_->identity().id + " clipped less than [clip] asks: the gradients' norm is " + number(norm) +
-              " after clipping, need at most max_norm = " + number(config_.clip.limit) + "; use another plugin, or leave out [clip]");
+  throw Error("step " + std::to_string(step_) + ": plugin " + precision_->identity().id +
+              " clipped less than [clip] asks: the gradients' norm is " + number(norm) +
+              " after clipping, need at most max_norm = " + number(config_.clip.limit) +
+              "; use another plugin, or leave out [clip]");
 }
 
 void Trainer::diverge(const StepState& state) {
@@ -187,18 +186,20 @@ void Trainer::diverge(const StepState& state) {
   for (const NonfiniteParameter& parameter : gradients_->nonfinite_parameters()) {
     holders += (holders.empty() ? "" : ", ") + parameter.name + " (" + std::to_string(parameter.count) + ")";
   }
-  throw Diverged("step " + std::to_string(step_) + ": the gradients' norm is " + number(state.total_norm) + "; elements that are not finite: " + holders +
+  throw Diverged("step " + std::to_string(step_) + ": the gradients' norm is " + number(state.total_norm) +
+                 "; elements that are not finite: " + holders +
                  ". Lower the learning rate, clip, or set clip.error_if_nonfinite = false to skip such steps");
 }
 
 void Trainer::skip(StepResult& result) {
   ++skipped_;
   ++consecutive_skips_;
-  result.skip_reason = result.state.found_inf                      ? "found_inf"
-                       : std::isfinite(result.state.total_norm)    ? "plugin"
-                                                                   : "grad_norm is " + number(result.state.total_norm);
+  result.skip_reason = result.state.found_inf                   ? "found_inf"
+                       : std::isfinite(result.state.total_norm) ? "plugin"
+                                                                : "grad_norm is " + number(result.state.total_norm);
   if (consecutive_skips_ >= config_.train.max_consecutive_skips) {
-    throw Diverged("step " + std::to_string(step_) + ": " + std::to_string(consecutive_skips_) + " steps in a row were skipped (" + result.skip_reason +
+    throw Diverged("step " + std::to_string(step_) + ": " + std::to_string(consecutive_skips_) +
+                   " steps in a row were skipped (" + result.skip_reason +
                    "), as many as train.max_consecutive_skips allows");
   }
 }
@@ -212,7 +213,8 @@ RunFinished Trainer::run(EventListener& listener, const std::filesystem::path& f
   while (step_ < config_.run.steps && requests == 0) {
     const StepResult result = step(is_logged(step_));
     if (!result.skip_reason.empty()) {
-      listener.skipped({static_cast<int64_t>(result.state.index), result.skip_reason, result.state.total_norm, result.state.loss_scale});
+      listener.skipped({static_cast<int64_t>(result.state.index), result.skip_reason, result.state.total_norm,
+                        result.state.loss_scale});
     }
     log_step(result, listener);
     requests = result.requests;
@@ -223,7 +225,10 @@ RunFinished Trainer::run(EventListener& listener, const std::filesystem::path& f
   finished.steps = step_;
   finished.skipped = skipped_;
   finished.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  finished.tokens_per_s = static_cast<double>(step_ * config_.train.batch * config_.train.microbatches * config_.model.context) / all_phases_.step.count();
+  all_phases_.step += phases_.step;  // of steps after the last row
+  finished.tokens_per_s =
+      static_cast<double>(step_ * config_.train.batch * config_.train.microbatches * config_.model.context) /
+      all_phases_.step.count();
   finished.train_loss = last_loss_;
   if (requests != 0) {
     finished.stopped_by = requests & kStopInterrupted ? "SIGINT" : "SIGTERM";
@@ -238,7 +243,9 @@ RunFinished Trainer::run(EventListener& listener, const std::filesystem::path& f
   return finished;
 }
 
-bool Trainer::is_logged(int64_t step) const { return step == 0 || (step + 1) % config_.log.every == 0 || is_last(step) || is_evaluated(step); }
+bool Trainer::is_logged(int64_t step) const {
+  return step == 0 || (step + 1) % config_.log.every == 0 || is_last(step) || is_evaluated(step);
+}
 
 bool Trainer::is_evaluated(int64_t step) const {
   if (data_.heldout().empty()) return false;
@@ -261,7 +268,9 @@ void Trainer::log_step(const StepResult& result, EventListener& listener) {
 
   const auto steps = static_cast<double>(phases_.steps);
   const auto mean_ms = [&](Phases::Duration total) { return total.count() * 1e3 / steps; };
-  metrics.tokens_per_s = steps * static_cast<double>(config_.train.batch * config_.train.microbatches * config_.model.context) / phases_.step.count();
+  metrics.tokens_per_s = steps *
+                         static_cast<double>(config_.train.batch * config_.train.microbatches * config_.model.context) /
+                         phases_.step.count();
   metrics.step_ms = mean_ms(phases_.step);
   metrics.forward_ms = mean_ms(phases_.forward);
   metrics.backward_ms = mean_ms(phases_.backward);
@@ -271,7 +280,8 @@ void Trainer::log_step(const StepResult& result, EventListener& listener) {
   phases_ = {};
 
   if (is_evaluated(step)) {
-    val_loss_ = evaluate(*root_, *model_, data_.heldout(), config_.model.context, std::max<int64_t>(1, config_.train.batch / world_.size()));
+    val_loss_ = evaluate(*root_, *model_, data_.heldout(), config_.model.context,
+                         std::max<int64_t>(1, config_.train.batch / world_.size()));
     metrics.val_loss = *val_loss_;
     metrics.val_bits_per_byte = *val_loss_ / std::numbers::ln2;
   }
@@ -287,9 +297,11 @@ RunStarted Trainer::describe(const std::filesystem::path& folder) const {
   started.model = model_->describe();
   for (size_t i : root_->plan().trainable) started.num_parameters += root_->plan().parameters[i].tensor.numel();
   started.sharding = config_.fsdp.full ? "full" : "none";
-  started.data = config_.data.path.filename().string() + ", " + std::to_string(data_.all().size()) + " bytes, " + std::to_string(data_.heldout().size()) + " held out";
+  started.data = config_.data.path.filename().string() + ", " + std::to_string(data_.all().size()) + " bytes, " +
+                 std::to_string(data_.heldout().size()) + " held out";
   started.plugin = precision_->identity();
-  started.clip = config_.clip.kind == ClipKind::norm    ? "max_norm = " + number(config_.clip.limit) + " (p = " + number(config_.clip.norm_type) + ")"
+  started.clip = config_.clip.kind == ClipKind::norm
+                     ? "max_norm = " + number(config_.clip.limit) + " (p = " + number(config_.clip.norm_type) + ")"
                  : config_.clip.kind == ClipKind::value ? "value = " + number(config_.clip.limit)
                                                         : "none";
   return started;

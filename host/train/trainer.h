@@ -22,9 +22,9 @@ struct StepResult {
   StepState state;
   double grad_norm_clipped = 0;
   double clip_coef = 1;
-  double peak_memory = 0;     ///< largest of the ranks, bytes
-  uint32_t requests = 0;      ///< Request bits of all ranks
-  std::string skip_reason;    ///< empty if the step was taken
+  double peak_memory = 0;   ///< largest of the ranks, bytes
+  uint32_t requests = 0;    ///< Request bits of all ranks
+  std::string skip_reason;  ///< empty if the step was taken
 };
 
 class Trainer {

@@ -21,7 +21,6 @@ std::string shape_text(at::IntArrayRef sizes) {
 std::map<std::string, at::Tensor> tensors_by_name(torch::nn::Module& module) {
   std::map<std::string, at::Tensor> tensors;
   for (const auto& item : module.named_parameters()) tensors.emplace(item.key(), item.value());
-  for (const auto& item : module.named_buffers()) tensors.emplace(item.key(), item.value());
   return tensors;
 }
 

@@ -7,7 +7,7 @@
 
 namespace mantissa {
 
-/// Copies every tensor of `file` into the parameters and buffers of `module`, converted to their types, before sharding.
+/// Copies every tensor of `file` into the parameters of `module`, converted to their types, before sharding.
 /// Throws CheckpointError naming all tensors that are missing, extra or of another shape.
 void load_weights(torch::nn::Module& module, const std::filesystem::path& file);
 

@@ -4,6 +4,11 @@
 #   - hidden visibility: RTLD_LOCAL alone does not keep the statics of two C++ plugins apart
 #   - no STB_GNU_UNIQUE symbols: glibc never unloads a library that has one
 #   - an anonymous version script: a named one would add a symbol
+if(NOT TARGET mantissa_plugin_api)  # included from a project of its own
+  add_library(mantissa_plugin_api INTERFACE)
+  target_include_directories(mantissa_plugin_api INTERFACE "${CMAKE_CURRENT_LIST_DIR}/../include")
+endif()
+
 function(mantissa_add_precision_plugin name)
   set(target mantissa_plugin_${name})
   set(version_script "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/entry.map")

@@ -57,7 +57,8 @@ Tensor loss_of(const Tensor& y) { return y.pow(2).mean(); }
 
 // Mean over ranks of the gradients of the unsharded module, by name.
 std::map<std::string, Tensor> reference_gradients(Net net, int world_size, int64_t d = 5) {
-  for (int rank = 0; rank < world_size; ++rank) (loss_of(net(batch(rank, d).to(net->head->weight.scalar_type()))) / world_size).backward();
+  for (int rank = 0; rank < world_size; ++rank)
+    (loss_of(net(batch(rank, d).to(net->head->weight.scalar_type()))) / world_size).backward();
   std::map<std::string, Tensor> gradients;
   for (const auto& p : net->named_parameters()) {
     if (p.value().grad().defined()) gradients[p.key()] = p.value().grad().reshape({-1});
@@ -72,7 +73,8 @@ void expect_gradients(const Root& root, const std::map<std::string, Tensor>& wan
       const std::string& name = flat->members()[piece.parameter].name;
       const Tensor got = flat->shard().grad().narrow(0, piece.shard_offset, piece.numel);
       const auto found = want.find(name);
-      const Tensor wanted = found == want.end() ? torch::zeros({piece.numel}) : found->second.narrow(0, piece.parameter_offset, piece.numel);
+      const Tensor wanted = found == want.end() ? torch::zeros({piece.numel})
+                                                : found->second.narrow(0, piece.parameter_offset, piece.numel);
       EXPECT_LT((got.to(torch::kDouble) - wanted.to(torch::kDouble)).abs().max().item<double>(), tolerance) << name;
     }
   }
@@ -170,7 +172,8 @@ TEST_P(Engine, ReplicatedUnit_CountsOnceInTheNorm) {
     for (const auto& [name, gradient] : want) squares += gradient.to(torch::kDouble).pow(2).sum().item<double>();
     EXPECT_NEAR(total_norm(model.root()), std::sqrt(squares), 1e-6 * std::sqrt(squares));
     const double mine = model.root().partial_norm().value();
-    EXPECT_NEAR(world.all_reduce(mine * mine), squares, 1e-5 * squares) << "partial norms, the replicated unit on rank 0 alone";
+    EXPECT_NEAR(world.all_reduce(mine * mine), squares, 1e-5 * squares)
+        << "partial norms, the replicated unit on rank 0 alone";
   });
 }
 
@@ -260,6 +263,278 @@ TEST(EngineTies, TiedAcrossUnits_RefusedWithBothNames) {
   }
 }
 
+// A Linear on a 3-D input returns a view; an in-place operation on it used to bypass the hook that gathers before
+// backward.
+TEST(EngineHooks, InPlaceOnAViewThatAUnitReturned_StillGathers) {
+  test::on_ranks(2, [](const World& world) {
+    const auto make = [] {
+      torch::manual_seed(3);
+      return nn::Sequential(nn::Linear(4, 6), nn::ReLU(nn::ReLUOptions(true)), nn::Linear(6, 6),
+                            nn::ReLU(nn::ReLUOptions(true)), nn::Linear(6, 2));
+    };
+    auto model = fully_shard(make(), world);
+    auto reference = make();
+    const Tensor x = torch::linspace(-1, 1, 24).view({2, 3, 4});
+    auto y = model(x.clone());
+    y += 1;
+    loss_of(y).backward();
+    auto z = reference->forward(x.clone());
+    z += 1;
+    loss_of(z).backward();
+    std::map<std::string, Tensor> want;
+    for (const auto& p : reference->named_parameters()) want[p.key()] = p.value().grad().reshape({-1});
+    expect_gradients(model.root(), want, 1e-6);
+  });
+}
+
+struct ChoosyImpl : nn::Module {
+  ChoosyImpl() {
+    always = register_module("always", nn::Linear(5, 5));
+    sometimes = register_module("sometimes", nn::Linear(5, 5));
+  }
+  Tensor forward(Tensor x) { return uses_both ? always(x) + sometimes(x) : always(x); }
+  nn::Linear always{nullptr}, sometimes{nullptr};
+  bool uses_both = true;
+};
+TORCH_MODULE(Choosy);
+
+struct ChoosyNetImpl : nn::Module {
+  ChoosyNetImpl() {
+    for (int i = 0; i < 3; ++i)
+      blocks.push_back(
+          register_module("block" + std::to_string(i), Unit<Choosy>(std::make_shared<detail::UnitImplOf<Choosy>>())));
+    first = register_parameter("first", torch::ones({5}));
+  }
+  Tensor forward(Tensor x) {
+    x = x * first;
+    for (auto& block : blocks) x = block(x);
+    return x;
+  }
+  std::vector<Unit<Choosy>> blocks;
+  Tensor first;
+};
+TORCH_MODULE(ChoosyNet);
+
+// Reduces used to start when the last parameter had its gradient: on a rank that used fewer, in another order.
+TEST(EngineOrder, ParameterUnusedOnOneRankOnly_NobodyWaits) {
+  test::on_ranks(3, [](const World& world) {
+    torch::manual_seed(1);
+    auto model = fully_shard(ChoosyNet(), world);
+    model.module()->blocks[1]->uses_both = world.rank() != 1;
+    model.module()->blocks[2]->uses_both = world.rank() == 2;
+    loss_of(model(batch(world.rank()))).backward();
+    EXPECT_GT(total_norm(model.root()), 0);
+    EXPECT_LE(stats(model.root()).peak_units, 3);
+  });
+}
+
+struct ConditionedImpl : nn::Module {
+  ConditionedImpl() { linear = register_module("linear", nn::Linear(5, 5)); }
+  Tensor forward(Tensor x, Tensor condition) { return x + torch::tanh(linear(x * condition)); }
+  nn::Linear linear{nullptr};
+};
+TORCH_MODULE(Conditioned);
+
+struct ConditionedNetImpl : nn::Module {
+  ConditionedNetImpl() {
+    embed = register_module("embed", nn::Linear(5, 5));
+    for (int i = 0; i < 6; ++i)
+      blocks.push_back(register_module("block" + std::to_string(i),
+                                       Unit<Conditioned>(std::make_shared<detail::UnitImplOf<Conditioned>>())));
+  }
+  Tensor forward(Tensor x) {
+    const Tensor condition = embed(x);
+    for (auto& block : blocks) x = block(x * 1.0, condition);
+    return x;
+  }
+  nn::Linear embed{nullptr};
+  std::vector<Unit<Conditioned>> blocks;
+};
+TORCH_MODULE(ConditionedNet);
+
+TEST(EngineHooks, TensorThatEveryUnitTakes_DoesNotKeepThemGathered) {
+  test::on_ranks(2, [](const World& world) {
+    torch::manual_seed(1);
+    auto model = fully_shard(ConditionedNet(), world);
+    loss_of(model(batch(world.rank()))).backward();
+    EXPECT_LE(stats(model.root()).peak_units, 3);
+    torch::manual_seed(1);
+    ConditionedNet reference;
+    for (int rank = 0; rank < world.size(); ++rank)
+      (loss_of(reference->forward(batch(rank))) / world.size()).backward();
+    std::map<std::string, Tensor> want;
+    for (const auto& p : reference->named_parameters()) want[p.key()] = p.value().grad().reshape({-1});
+    expect_gradients(model.root(), want, 1e-6);
+  });
+}
+
+// A leaf's gradient is complete before nodes that work on weights alone: it must not free the unit.
+struct NormedImpl : nn::Module {
+  NormedImpl() {
+    v = register_parameter("v", torch::randn({5, 5}));
+    g = register_parameter("g", torch::ones({1}));
+  }
+  Tensor forward(Tensor query) { return torch::linear(query, g * v / v.norm()); }
+  Tensor v, g;
+};
+TORCH_MODULE(Normed);
+
+struct QueryNetImpl : nn::Module {
+  QueryNetImpl() {
+    query = register_parameter("query", torch::randn({3, 5}));
+    unit = register_module("unit", Unit<Normed>(std::make_shared<detail::UnitImplOf<Normed>>()));
+  }
+  Tensor forward(Tensor x) { return unit(query) * x; }
+  Tensor query;
+  Unit<Normed> unit{nullptr};
+};
+TORCH_MODULE(QueryNet);
+
+TEST(EngineHooks, LeafAsInput_DoesNotFreeTooEarly) {
+  test::on_ranks(2, [](const World& world) {
+    torch::manual_seed(2);
+    auto model = fully_shard(QueryNet(), world);
+    loss_of(model(torch::ones({3, 5}))).backward();
+    torch::manual_seed(2);
+    QueryNet reference;
+    loss_of(reference->forward(torch::ones({3, 5}))).backward();
+    std::map<std::string, Tensor> want;
+    for (const auto& p : reference->named_parameters()) want[p.key()] = p.value().grad().reshape({-1});
+    expect_gradients(model.root(), want, 1e-6);
+  });
+}
+
+TEST(EngineShards, OptimizerOfTheUsers_IsSeenByTheNextForward) {
+  for (const Sharding sharding : {Sharding::full, Sharding::none}) {
+    test::on_ranks(2, [sharding](const World& world) {
+      ShardOptions options;
+      options.sharding = sharding;
+      options.param_dtype = torch::kBFloat16;
+      options.reshard_after_forward = false;
+      auto model = fully_shard(seeded_net(), world, options);
+      const Tensor x = batch(0).to(torch::kBFloat16);
+      torch::optim::SGD optimizer(model.shards(), torch::optim::SGDOptions(1.0));
+      auto y = model(x);
+      loss_of(y.to(torch::kFloat)).backward();
+      auto kept = model(x);  // a forward without backward leaves parameters gathered
+      optimizer.step();
+      const torch::NoGradGuard no_grad;
+      EXPECT_GT((model(x) - y).abs().max().item<double>(), 0.1);
+    });
+  }
+}
+
+TEST(EngineShards, GradientThatTheUserAssigned_IsGoneOnWith) {
+  test::on_ranks(2, [](const World& world) {
+    auto model = fully_shard(seeded_net(), world);
+    loss_of(model(batch(world.rank()))).backward();
+    for (Tensor shard : model.shards()) shard.mutable_grad() = shard.grad() * 2;
+    loss_of(model(batch(world.rank()))).backward();
+    auto want = reference_gradients(seeded_net(), world.size());
+    for (auto& [name, gradient] : want) gradient = gradient * 3;
+    expect_gradients(model.root(), want, 3e-6);
+  });
+}
+
+TEST(EngineShards, WriteBack_KeepsTheDigitsOfWhatWasNotWritten) {
+  test::on_ranks(2, [](const World& world) {
+    ShardOptions options;
+    options.param_dtype = torch::kBFloat16;
+    auto model = fully_shard(seeded_net(), world, options);
+    with_full_parameters(
+        model.root(),
+        [&] {
+          const torch::NoGradGuard no_grad;
+          model.module()->head->bias.fill_(3);
+        },
+        true);
+    Net reference = seeded_net();
+    model.root().visit_full([&](const ParameterEntry& entry, const Tensor& full) {
+      if (entry.name == "head.bias") {
+        EXPECT_EQ(full.item<float>(), 3);
+      } else {
+        EXPECT_TRUE(torch::equal(full, reference->named_parameters()[entry.name])) << entry.name;
+      }
+    });
+    const auto scribble = [&] {
+      const torch::NoGradGuard no_grad;
+      model.module()->head->bias.fill_(4);
+    };
+    EXPECT_THROW(with_full_parameters(model.root(), scribble), UsageError);
+  });
+}
+
+TEST(EngineShards, BufferThatIsAView_BecomesRankZerosAndNothingElse) {
+  test::on_ranks(2, [](const World& world) {
+    struct BufferedImpl : nn::Module {
+      explicit BufferedImpl(const Tensor& b) {
+        register_buffer("b", b);
+        weight = register_parameter("weight", torch::ones({2}));
+      }
+      Tensor forward(Tensor x) { return x * weight; }
+      Tensor weight;
+    };
+    const Tensor big = torch::full({4, 8}, 1.0 + world.rank());
+    auto model = fully_shard(nn::ModuleHolder<BufferedImpl>(std::make_shared<BufferedImpl>(big.slice(1, 0, 2))), world);
+    EXPECT_EQ(big.slice(1, 0, 2).sum().item<double>(), 8);
+    EXPECT_EQ(big.slice(1, 2, 8).sum().item<double>(), 24 * (1 + world.rank()));
+  });
+}
+
+TEST(EngineFaults, DifferentModulesOnRanks_AreRefused) {
+  const JobOutcome outcome =
+      test::job_on_ranks(2, [](const World& world) { fully_shard(Net(5, world.rank() == 0 ? 2 : 3), world); });
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.message, ::testing::HasSubstr("different modules"));
+}
+
+TEST(EngineFaults, ShardingTwice_IsRefused) {
+  test::on_ranks(2, [](const World& world) {
+    Net net = seeded_net();
+    auto model = fully_shard(net, world);
+    EXPECT_THROW(fully_shard(net, world), UsageError);
+  });
+}
+
+TEST(EngineFaults, UnitThatReturnsItsParameter_IsNamed) {
+  struct LeakImpl : nn::Module {
+    LeakImpl() { weight = register_parameter("weight", torch::ones({3, 2})); }
+    Tensor forward(Tensor) { return weight.narrow(0, 0, 2); }
+    Tensor weight;
+  };
+  using Leak = nn::ModuleHolder<LeakImpl>;
+  struct LeakNetImpl : nn::Module {
+    LeakNetImpl() { leak = register_module("leak", Unit<Leak>(std::make_shared<detail::UnitImplOf<Leak>>())); }
+    Tensor forward(Tensor x) { return leak(x); }
+    Unit<Leak> leak{nullptr};
+  };
+  test::on_ranks(2, [](const World& world) {
+    auto model = fully_shard(nn::ModuleHolder<LeakNetImpl>(std::make_shared<LeakNetImpl>()), world);
+    try {
+      model(torch::ones({2}));
+      ADD_FAILURE() << "a freed parameter was handed out";
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("leak"));
+    }
+  });
+}
+
+TEST(EngineUnits, ReferenceArguments_ReachTheForward) {
+  struct CachingImpl : nn::Module {
+    CachingImpl() { weight = register_parameter("weight", torch::ones({2})); }
+    Tensor forward(Tensor x, std::vector<Tensor>& cache) {
+      cache.push_back(x * weight);
+      return cache.back();
+    }
+    Tensor weight;
+  };
+  using Caching = nn::ModuleHolder<CachingImpl>;
+  Unit<Caching> unit(std::make_shared<detail::UnitImplOf<Caching>>());
+  std::vector<Tensor> cache;
+  unit(torch::ones({2}), cache);
+  EXPECT_EQ(cache.size(), 1u);
+}
+
 TEST(EngineFaults, ExceptionInForward_FreesAndRootGoesOn) {
   test::on_ranks(2, [](const World& world) {
     auto model = fully_shard(seeded_net(), world);
@@ -341,7 +616,8 @@ TEST(EngineFaults, RanksRunDifferentUnits_IsSaidBeforeTheStep) {
 TEST(EngineFaults, OneRankFails_EveryRankGetsItsCause) {
   const JobOutcome outcome = test::job_on_ranks(3, [](const World& world) {
     Exchange& exchange = world.impl().exchange;
-    if (world.rank() == 1) exchange.remember_failure(std::make_exception_ptr(Error("the disk of rank 1 is full", ExitCode::checkpoint)));
+    if (world.rank() == 1)
+      exchange.remember_failure(std::make_exception_ptr(Error("the disk of rank 1 is full", ExitCode::checkpoint)));
     try {
       exchange.agree(Operation::save);
       ADD_FAILURE() << "a failure was not heard";

@@ -1,5 +1,6 @@
-// What a user of the library writes: a Sequential, and a module with a loop over units, a unit called twice, tuple results,
-// in-place operations on a unit's arguments and results, and a tied head. Sharded runs equal the unsharded one.
+// What a user of the library writes: a Sequential, and a module with a loop over units, a unit called twice, tuple
+// results, in-place operations on a unit's arguments and results, and a tied head. Sharded runs equal the unsharded
+// one.
 #include <torch/torch.h>
 
 #include "mantissa/clip.h"
@@ -42,9 +43,9 @@ struct TinyGptImpl : nn::Module {  // arbitrary forward code
       h = y;
       aux = aux + a;
     }
-    h = std::get<0>(blocks[1](h, s));                      // the same unit again
-    h += 1;                                                // in place on a unit's output
-    return F::linear(norm(h), tok->weight) + 1e-3 * aux;   // tied to the embedding
+    h = std::get<0>(blocks[1](h, s));                     // the same unit again
+    h += 1;                                               // in place on a unit's output
+    return F::linear(norm(h), tok->weight) + 1e-3 * aux;  // tied to the embedding
   }
   nn::Embedding tok{nullptr};
   std::vector<Unit<Block>> blocks;
@@ -52,11 +53,14 @@ struct TinyGptImpl : nn::Module {  // arbitrary forward code
 };
 TORCH_MODULE(TinyGpt);
 
-Tensor slice(const Tensor& t, int rank, int world_size) { return t.tensor_split(world_size)[static_cast<size_t>(rank)]; }
+Tensor slice(const Tensor& t, int rank, int world_size) {
+  return t.tensor_split(world_size)[static_cast<size_t>(rank)];
+}
 
 struct SequentialTask {
   static auto make() {
-    return nn::Sequential(nn::Linear(16, 33), nn::ReLU(nn::ReLUOptions(true)), nn::Linear(33, 7), nn::Tanh(), nn::Linear(7, 1));
+    return nn::Sequential(nn::Linear(16, 33), nn::ReLU(nn::ReLUOptions(true)), nn::Linear(33, 7), nn::Tanh(),
+                          nn::Linear(7, 1));
   }
   template <class Model>
   static Tensor loss(Model& model, int key, int rank, int world_size) {
@@ -115,10 +119,12 @@ void expect_equal_to_unsharded(const World& world, const ShardOptions& options, 
   auto reference = Task::make();
   torch::manual_seed(world.rank());  // rank 0's parameters count
   auto model = fully_shard(Task::make(), world, options);
-  const auto whole = train(reference->parameters(), [&] { return nn::utils::clip_grad_norm_(reference->parameters(), 0.5); },
-                           [&](int key) { return Task::loss(reference, key, 0, 1); });
-  const auto mine = train(model.shards(), [&] { return clip_grad_norm_(model.root(), 0.5); },
-                          [&](int key) { return Task::loss(model, key, world.rank(), world.size()); });
+  const auto whole = train(
+      reference->parameters(), [&] { return nn::utils::clip_grad_norm_(reference->parameters(), 0.5); },
+      [&](int key) { return Task::loss(reference, key, 0, 1); });
+  const auto mine = train(
+      model.shards(), [&] { return clip_grad_norm_(model.root(), 0.5); },
+      [&](int key) { return Task::loss(model, key, world.rank(), world.size()); });
   ASSERT_EQ(whole.size(), mine.size());
   for (size_t i = 0; i < whole.size(); ++i) {
     const bool is_norm = i % 4 == 2;

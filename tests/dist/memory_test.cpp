@@ -54,8 +54,8 @@ TEST(Memory, SixtySevenMillionParametersOnFourRanks_StayNearThreeShards) {
     const double growth = status_bytes("VmHWM") - before;
     EXPECT_LT(growth, 3 * shard + 6 * unit_bytes + activations + 20e6);
     if (world.rank() == 0) {
-      std::printf("peak memory grew by %.1f MB; shard %.1f MB, unit %.1f MB, limit %.1f MB\n", growth / 1e6, shard / 1e6, unit_bytes / 1e6,
-                  (3 * shard + 6 * unit_bytes + activations + 20e6) / 1e6);
+      std::printf("peak memory grew by %.1f MB; shard %.1f MB, unit %.1f MB, limit %.1f MB\n", growth / 1e6,
+                  shard / 1e6, unit_bytes / 1e6, (3 * shard + 6 * unit_bytes + activations + 20e6) / 1e6);
     }
   });
 }

@@ -1,6 +1,7 @@
-// run_cases FILE...: runs case files (tests/dist/cases/README.md has their form) on real ranks, each case at its world size,
-// through the engine and the gradient code. Prints every failing case with what it got and what was wanted, then
-// `N passed, M failed`; exit 1 on a failure. Cases that this version cannot hold are listed with the reason, never passed.
+// run_cases FILE...: runs case files (tests/dist/cases/README.md has their form) on real ranks, each case at its world
+// size, through the engine and the gradient code. Prints every failing case with what it got and what was wanted, then
+// `N passed, M failed`; exit 1 on a failure. Cases that this version cannot hold are listed with the reason, never
+// passed.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -11,8 +12,8 @@
 
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <nlohmann/json.hpp>
 #include <torch/nn/module.h>
+#include <nlohmann/json.hpp>
 
 #include "fsdp/root.h"
 #include "grad/gradients.h"
@@ -36,7 +37,9 @@ double real(const json& value) {
 // A flat list, {"fill", "numel"} or {"segments": [...]}.
 std::vector<double> values_of(const json& values) {
   std::vector<double> result;
-  const auto fill = [&](const json& segment) { result.insert(result.end(), segment.at("numel").get<size_t>(), real(segment.at("fill"))); };
+  const auto fill = [&](const json& segment) {
+    result.insert(result.end(), segment.at("numel").get<size_t>(), real(segment.at("fill")));
+  };
   if (values.is_array()) {
     for (const json& value : values) result.push_back(real(value));
   } else if (values.contains("segments")) {
@@ -95,7 +98,9 @@ class CaseRoot {
       for (int64_t i = 0; i < piece.numel && difference.empty(); ++i) {
         const double got = gradient.defined() ? gradient[piece.shard_offset + i].item<double>() : 0;
         const double wanted = want[static_cast<size_t>(piece.parameter_offset + i)];
-        if (!near(got, wanted, rtol)) difference = p.at("name").get<std::string>() + "[" + std::to_string(piece.parameter_offset + i) + "] got " + text(got) + ", want " + text(wanted);
+        if (!near(got, wanted, rtol))
+          difference = p.at("name").get<std::string>() + "[" + std::to_string(piece.parameter_offset + i) + "] got " +
+                       text(got) + ", want " + text(wanted);
       }
     });
     return difference;
@@ -103,7 +108,8 @@ class CaseRoot {
 
   std::vector<at::Tensor> gradients() const {
     std::vector<at::Tensor> copies;
-    for (const FlatParameter* flat : root_->trainable()) copies.push_back(flat->shard().grad().defined() ? flat->shard().grad().clone() : at::Tensor());
+    for (const FlatParameter* flat : root_->trainable())
+      copies.push_back(flat->shard().grad().defined() ? flat->shard().grad().clone() : at::Tensor());
     return copies;
   }
 
@@ -154,9 +160,11 @@ class CaseRoot {
         if (!shard.grad().defined()) shard.mutable_grad() = at::zeros_like(shard.detach());
         const at::Tensor slice = shard.grad().narrow(0, piece.shard_offset, piece.numel);
         if (slice.scalar_type() == at::kDouble) {
-          for (int64_t i = 0; i < piece.numel; ++i) slice.data_ptr<double>()[i] = whole[static_cast<size_t>(piece.parameter_offset + i)];
+          for (int64_t i = 0; i < piece.numel; ++i)
+            slice.data_ptr<double>()[i] = whole[static_cast<size_t>(piece.parameter_offset + i)];
         } else {
-          for (int64_t i = 0; i < piece.numel; ++i) slice.data_ptr<float>()[i] = static_cast<float>(whole[static_cast<size_t>(piece.parameter_offset + i)]);
+          for (int64_t i = 0; i < piece.numel; ++i)
+            slice.data_ptr<float>()[i] = static_cast<float>(whole[static_cast<size_t>(piece.parameter_offset + i)]);
         }
       }
     }
@@ -176,7 +184,8 @@ Outcome run_operation(const json& c, Root& root) {
   const uint64_t before = root.transport().messages();
   try {
     if (c.at("op") == "clip_norm") {
-      outcome.total_norm = clip_grad_norm_(root, real(c.at("max_norm")), real(c.at("norm_type")), c.at("error_if_nonfinite").get<bool>());
+      outcome.total_norm = clip_grad_norm_(root, real(c.at("max_norm")), real(c.at("norm_type")),
+                                           c.at("error_if_nonfinite").get<bool>());
     } else {
       clip_grad_value_(root, real(c.at("clip_value")));
     }
@@ -189,7 +198,9 @@ Outcome run_operation(const json& c, Root& root) {
   return outcome;
 }
 
-std::string wanted_error(const json& expect) { return expect.at("error").is_string() ? expect.at("error").get<std::string>() : "false"; }
+std::string wanted_error(const json& expect) {
+  return expect.at("error").is_string() ? expect.at("error").get<std::string>() : "false";
+}
 
 bool same_bits(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   for (size_t i = 0; i < a.size(); ++i) {
@@ -209,15 +220,19 @@ std::string check(const json& c, const World& world) {
   const bool by_norm = c.at("op") == "clip_norm";
 
   if (outcome.error != wanted_error(expect)) return "error got " + outcome.error + ", want " + wanted_error(expect);
-  if (expect.contains("collectives") && outcome.messages != expect.at("collectives").get<uint64_t>() && world.size() > 1) {
+  if (expect.contains("collectives") && outcome.messages != expect.at("collectives").get<uint64_t>() &&
+      world.size() > 1) {
     return "messages got " + std::to_string(outcome.messages) + ", want " + expect.at("collectives").dump();
   }
-  if (expect.value("grads_unchanged", false) && !same_bits(before, built.gradients())) return "gradients changed, want every bit as before";
+  if (expect.value("grads_unchanged", false) && !same_bits(before, built.gradients()))
+    return "gradients changed, want every bit as before";
   if (by_norm && outcome.error == "false" && !expect.at("total_norm").is_null()) {
-    if (!near(outcome.total_norm, real(expect.at("total_norm")), rtol)) return "total_norm got " + text(outcome.total_norm) + ", want " + text(real(expect.at("total_norm")));
+    if (!near(outcome.total_norm, real(expect.at("total_norm")), rtol))
+      return "total_norm got " + text(outcome.total_norm) + ", want " + text(real(expect.at("total_norm")));
     std::vector<double> norms = built.root().transport().all_gather(std::vector<double>{outcome.total_norm});
     for (double norm : norms) {
-      if (std::memcmp(&norm, &norms[0], sizeof norm) != 0) return "total_norm differs between ranks: " + text(norms[0]) + " and " + text(norm);
+      if (std::memcmp(&norm, &norms[0], sizeof norm) != 0)
+        return "total_norm differs between ranks: " + text(norms[0]) + " and " + text(norm);
     }
   }
   for (const json& p : c.at("params")) {
@@ -227,7 +242,8 @@ std::string check(const json& c, const World& world) {
       const at::Tensor gradient = built.frozen_gradient(p.at("name")).reshape({-1});
       const std::vector<double> whole = values_of(want);
       for (size_t i = 0; i < whole.size(); ++i) {
-        if (gradient[static_cast<int64_t>(i)].item<double>() != whole[i]) return "frozen " + p.at("name").get<std::string>() + " changed";
+        if (gradient[static_cast<int64_t>(i)].item<double>() != whole[i])
+          return "frozen " + p.at("name").get<std::string>() + " changed";
       }
       continue;
     }
@@ -236,11 +252,13 @@ std::string check(const json& c, const World& world) {
   }
   if (expect.contains("norm_after") && !expect.at("norm_after").is_null()) {
     const double after = total_norm(built.root(), real(c.at("norm_type")));
-    if (!near(after, real(expect.at("norm_after")), std::max(rtol, 1e-6))) return "norm after clipping got " + text(after) + ", want " + text(real(expect.at("norm_after")));
+    if (!near(after, real(expect.at("norm_after")), std::max(rtol, 1e-6)))
+      return "norm after clipping got " + text(after) + ", want " + text(real(expect.at("norm_after")));
   }
   if (expect.contains("coef") && !expect.at("coef").is_null()) {
     const double coef = clip_coef(real(c.at("max_norm")), outcome.total_norm);
-    if (!near(coef, real(expect.at("coef")), std::max(rtol, 1e-12))) return "coef got " + text(coef) + ", want " + text(real(expect.at("coef")));
+    if (!near(coef, real(expect.at("coef")), std::max(rtol, 1e-12)))
+      return "coef got " + text(coef) + ", want " + text(real(expect.at("coef")));
   }
   return "";
 }
@@ -266,7 +284,9 @@ void run_world(const std::vector<const Case*>& cases, const World& world, const 
       problem = std::string("exception: ") + error.what();
     }
     const double failures = world.all_reduce(problem.empty() ? 0 : 1);
-    if (!problem.empty()) std::printf("FAILED %s (%s, rank %d of %d): %s\n", c->content.at("id").get<std::string>().c_str(), c->file.c_str(), world.rank(), world.size(), problem.c_str());
+    if (!problem.empty())
+      std::printf("FAILED %s (%s, rank %d of %d): %s\n", c->content.at("id").get<std::string>().c_str(),
+                  c->file.c_str(), world.rank(), world.size(), problem.c_str());
     std::fflush(stdout);
     if (world.rank() == 0) out << (failures == 0 ? "passed\n" : "failed\n") << std::flush;
   }
@@ -297,7 +317,8 @@ int run(const std::vector<std::string>& files) {
   close(fd);
   std::fflush(stdout);
   for (const auto& [world_size, group] : by_world) {
-    const JobOutcome outcome = test::job_on_ranks(world_size, [&, &list = group](const World& world) { run_world(list, world, tally); });
+    const JobOutcome outcome =
+        test::job_on_ranks(world_size, [&, &list = group](const World& world) { run_world(list, world, tally); });
     if (outcome.exit_code != 0) std::printf("world of %d: %s\n", world_size, outcome.message.c_str());
   }
   size_t passed = 0;

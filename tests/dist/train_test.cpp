@@ -15,10 +15,12 @@ namespace mantissa {
 namespace {
 
 using nlohmann::json;
-using ::testing::HasSubstr;
 using std::chrono::seconds;
+using ::testing::HasSubstr;
 
-std::string test_plugin(const std::string& name) { return MANTISSA_BUILD_DIR "/tests/plugins/libmantissa-" + name + ".so"; }
+std::string test_plugin(const std::string& name) {
+  return MANTISSA_BUILD_DIR "/tests/plugins/libmantissa-" + name + ".so";
+}
 
 class Train : public ::testing::Test {
  protected:
@@ -29,10 +31,13 @@ class Train : public ::testing::Test {
   }
 
   void write_config(const std::string& plugin, const std::string& steps = "6", const std::string& more = "") {
-    test::write_file(folder_ / "run.toml", "[run]\nname = \"t\"\nsteps = " + steps +
-                                               "\n[model]\nkind = \"gpt\"\nlayers = 2\nwidth = 16\nheads = 2\ncontext = 16\n[data]\npath = \"text.txt\"\n"
-                                               "[train]\nbatch = 6\neval_every = 0\n[optimizer]\nkind = \"sgd\"\nlr = 0.1\nweight_decay = 0.0\n"
-                                               "[precision]\nplugin = \"" + plugin + "\"\n[log]\nevery = 1\n" + more);
+    test::write_file(
+        folder_ / "run.toml",
+        "[run]\nname = \"t\"\nsteps = " + steps +
+            "\n[model]\nkind = \"gpt\"\nlayers = 2\nwidth = 16\nheads = 2\ncontext = 16\n[data]\npath = \"text.txt\"\n"
+            "[train]\nbatch = 6\neval_every = 0\n[optimizer]\nkind = \"sgd\"\nlr = 0.1\nweight_decay = 0.0\n"
+            "[precision]\nplugin = \"" +
+            plugin + "\"\n[log]\nevery = 1\n" + more);
   }
 
   test::ProgramResult train(int ranks, std::vector<std::string> more = {}) {
@@ -43,7 +48,8 @@ class Train : public ::testing::Test {
 
   std::vector<json> metrics() const {
     std::vector<json> rows;
-    for (const std::string& line : test::lines_of(test::read_file(test::run_folder(folder_.path()) / "metrics.jsonl"))) rows.push_back(json::parse(line));
+    for (const std::string& line : test::lines_of(test::read_file(test::run_folder(folder_.path()) / "metrics.jsonl")))
+      rows.push_back(json::parse(line));
     return rows;
   }
 
@@ -66,7 +72,8 @@ TEST_F(Train, RunFolder_HoldsWhatTheReadmeNames) {
   const auto result = train(2);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto run = test::run_folder(folder_.path());
-  for (const char* name : {"config.toml", "plugins.json", "metrics.jsonl", "events.jsonl", "weights.safetensors"}) EXPECT_TRUE(std::filesystem::exists(run / name)) << name;
+  for (const char* name : {"config.toml", "plugins.json", "metrics.jsonl", "events.jsonl", "weights.safetensors"})
+    EXPECT_TRUE(std::filesystem::exists(run / name)) << name;
   const json plugins = json::parse(test::read_file(run / "plugins.json"));
   EXPECT_THAT(plugins.dump(), ::testing::AllOf(HasSubstr("fsdp_norm"), HasSubstr("sha256")));
   EXPECT_EQ(metrics().size(), 12u);
@@ -84,7 +91,9 @@ TEST_F(Train, SameSeedTwice_SameMetricsButForTimes) {
     ASSERT_EQ(train(3).exit_code, 0);
     runs.push_back(metrics());
     for (json& row : runs.back()) {
-      for (const char* name : {"tokens_per_s", "step_ms", "forward_ms", "backward_ms", "comm_ms", "optimizer_ms", "memory_mb"}) row.erase(name);
+      for (const char* name :
+           {"tokens_per_s", "step_ms", "forward_ms", "backward_ms", "comm_ms", "optimizer_ms", "memory_mb"})
+        row.erase(name);
     }
     std::filesystem::remove_all(folder_ / "runs");
   }
@@ -120,7 +129,8 @@ TEST_F(Train, PluginThatClipsAtHalf_MovesWeightsHalfAsFar) {
     std::filesystem::remove_all(folder_ / "runs");
     return tensors;
   };
-  const auto start = weights_of("fsdp_norm", "1e-30"), whole = weights_of("fsdp_norm", "1.0"), half = weights_of(test_plugin("clips_at_half"), "1.0");
+  const auto start = weights_of("fsdp_norm", "1e-30"), whole = weights_of("fsdp_norm", "1.0"),
+             half = weights_of(test_plugin("clips_at_half"), "1.0");
   double moved = 0;
   for (const auto& [name, w0] : start) {
     // half = start + (whole - start) / 2
@@ -151,14 +161,19 @@ TEST_P(TrainFails, OneRankOrAll_OneClearLine) {
   EXPECT_LT(result.seconds, 20) << "ended by a time limit instead of by word";
 }
 
-INSTANTIATE_TEST_SUITE_P(Plugins, TrainFails,
-                         ::testing::Values(Failing{"fails_in_create_on_rank_1", 3, "rank 1 failed: create-failed: plugin fails_in_create_on_rank_1: create failed with MTS_INTERNAL: no licence on this machine"},
-                                           Failing{"fails_in_clip_on_rank_1", 1, "the sensor is off"}, Failing{"stale_root_on_rank_1", 1, "MTS_STALE"},
-                                           Failing{"returns_early_on_rank_1", 1, "left before the collective"},
-                                           Failing{"fails_in_update_on_rank_1", 1, "no room for the log"}, Failing{"unset_norm", 1, "did not set total_norm"},
-                                           Failing{"wrong_norm", 1, "returned total_norm"}, Failing{"aborts_at_step_3", 5, "step 3: plugin aborts_at_step_3 gave up: the loss has stopped falling"},
-                                           Failing{"uneven_plan", 3, "bad-plan"}, Failing{"scales_loss", 3, "bad-plan"}),
-                         [](const auto& kind) { return kind.param.plugin; });
+INSTANTIATE_TEST_SUITE_P(
+    Plugins, TrainFails,
+    ::testing::Values(
+        Failing{"fails_in_create_on_rank_1", 3,
+                "rank 1 failed: create-failed: plugin fails_in_create_on_rank_1: create failed with MTS_INTERNAL: no "
+                "licence on this machine"},
+        Failing{"fails_in_clip_on_rank_1", 1, "the sensor is off"}, Failing{"stale_root_on_rank_1", 1, "MTS_STALE"},
+        Failing{"returns_early_on_rank_1", 1, "left before the collective"},
+        Failing{"fails_in_update_on_rank_1", 1, "no room for the log"},
+        Failing{"unset_norm", 1, "did not set total_norm"}, Failing{"wrong_norm", 1, "returned total_norm"},
+        Failing{"aborts_at_step_3", 5, "step 3: plugin aborts_at_step_3 gave up: the loss has stopped falling"},
+        Failing{"uneven_plan", 3, "bad-plan"}, Failing{"scales_loss", 3, "bad-plan"}),
+    [](const auto& kind) { return kind.param.plugin; });
 
 TEST_F(Train, OwnCollectives_WorkInASlot) {
   write_config(test_plugin("own_collectives"), "3", clip_);
@@ -207,8 +222,10 @@ TEST_P(TrainRefuses, Plugin_BeforeAnyRankStarts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, TrainRefuses,
-                         ::testing::Values(Refused{"TextFile", "text:no library at all\n", "not-a-plugin"}, Refused{"OtherMajor", "patched", "abi-major"},
-                                           Refused{"NoEntry", "no_entry", "no-entry"}, Refused{"WrongPin", "fsdp_norm", "hash-mismatch"}),
+                         ::testing::Values(Refused{"TextFile", "text:no library at all\n", "not-a-plugin"},
+                                           Refused{"OtherMajor", "patched", "abi-major"},
+                                           Refused{"NoEntry", "no_entry", "no-entry"},
+                                           Refused{"WrongPin", "fsdp_norm", "hash-mismatch"}),
                          [](const auto& kind) { return kind.param.name; });
 
 TEST_F(Train, UnknownOption_NamesTheNearest) {
@@ -246,7 +263,8 @@ TEST_F(Train, InitThatDoesNotFit_NamesTheTensorsAndExits4) {
 // Children of the launcher, by /proc.
 std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> children;
-  std::istringstream list(test::read_file("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) + "/children"));
+  std::istringstream list(
+      test::read_file("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) + "/children"));
   for (pid_t pid; list >> pid;) children.push_back(pid);
   return children;
 }
@@ -292,7 +310,8 @@ TEST_F(Train, RanksFromTheEnvironment_EqualThoseOfTheLauncher) {
   const auto wanted = metrics();
   std::filesystem::remove_all(folder_ / "runs");
   const auto environment = [](int rank) {
-    return std::map<std::string, std::string>{{"RANK", std::to_string(rank)}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29653"}};
+    return std::map<std::string, std::string>{
+        {"RANK", std::to_string(rank)}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29653"}};
   };
   test::RunningProgram one({test::mantissa_program(), "train", "run.toml"}, folder_.path(), environment(1));
   test::RunningProgram zero({test::mantissa_program(), "train", "run.toml"}, folder_.path(), environment(0));
@@ -305,7 +324,8 @@ TEST_F(Train, RanksFromTheEnvironment_EqualThoseOfTheLauncher) {
 TEST_F(Train, KilledRankWithoutLauncher_SurvivorNamesIt) {
   write_config("fsdp_norm", "100000", clip_);
   const auto environment = [](int rank) {
-    return std::map<std::string, std::string>{{"RANK", std::to_string(rank)}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29654"}};
+    return std::map<std::string, std::string>{
+        {"RANK", std::to_string(rank)}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29654"}};
   };
   for (const int victim : {1, 0}) {
     test::RunningProgram zero({test::mantissa_program(), "train", "run.toml"}, folder_.path(), environment(0));

@@ -1,6 +1,7 @@
 // The program against PyTorch's FSDP2 on the same weights and batches; golden/ is made by make_golden.py.
 // Tolerances: loss and grad_norm 1e-5 relative, weights 1e-5 absolute, at every world size. The keys' bias has a true
-// gradient of 0, so that AdamW moves it by rounding errors: PyTorch on 1 and 3 ranks is 1.6e-5 from its own 2 ranks there.
+// gradient of 0, so that AdamW moves it by rounding errors: PyTorch on 1 and 3 ranks is 1.6e-5 from its own 2 ranks
+// there.
 #include <cmath>
 
 #include <nlohmann/json.hpp>
@@ -17,12 +18,17 @@ using nlohmann::json;
 const std::filesystem::path kGolden = std::filesystem::path(MANTISSA_SOURCE_DIR) / "tests/parity/golden";
 
 std::string config(int microbatches, const std::string& more) {
-  return "[run]\nname = \"parity\"\nsteps = 20\n[model]\nkind = \"gpt\"\nlayers = 2\nwidth = 32\nheads = 2\ncontext = 32\ninit = \"" +
-         (kGolden / "init.safetensors").string() + "\"\n[data]\npath = \"" + MANTISSA_SOURCE_DIR + "/LICENSE\"\nheldout = 0.0\n[train]\nbatch = 12\nmicrobatches = " +
-         std::to_string(microbatches) + "\n[optimizer]\nlr = 3e-4\n[precision]\nplugin = \"fsdp_norm\"\n[clip]\nmax_norm = 0.5\n[log]\nevery = 1\n" + more;
+  return "[run]\nname = \"parity\"\nsteps = 20\n[model]\nkind = \"gpt\"\nlayers = 2\nwidth = 32\nheads = 2\ncontext = "
+         "32\ninit = \"" +
+         (kGolden / "init.safetensors").string() + "\"\n[data]\npath = \"" + MANTISSA_SOURCE_DIR +
+         "/LICENSE\"\nheldout = 0.0\n[train]\nbatch = 12\nmicrobatches = " + std::to_string(microbatches) +
+         "\n[optimizer]\nlr = 3e-4\n[precision]\nplugin = \"fsdp_norm\"\n[clip]\nmax_norm = 0.5\n[log]\nevery = 1\n" +
+         more;
 }
 
-void expect_close(double got, double want, const std::string& what) { EXPECT_NEAR(got, want, 1e-5 * std::fabs(want)) << what; }
+void expect_close(double got, double want, const std::string& what) {
+  EXPECT_NEAR(got, want, 1e-5 * std::fabs(want)) << what;
+}
 
 void expect_metrics(const std::filesystem::path& run, const json& golden) {
   const auto rows = test::lines_of(test::read_file(run / "metrics.jsonl"));
@@ -30,7 +36,8 @@ void expect_metrics(const std::filesystem::path& run, const json& golden) {
   for (size_t i = 0; i < rows.size(); ++i) {
     const json row = json::parse(rows[i]);
     expect_close(row.at("loss").get<double>(), golden[i].at("loss").get<double>(), "loss of step " + std::to_string(i));
-    expect_close(row.at("grad_norm").get<double>(), golden[i].at("grad_norm").get<double>(), "grad_norm of step " + std::to_string(i));
+    expect_close(row.at("grad_norm").get<double>(), golden[i].at("grad_norm").get<double>(),
+                 "grad_norm of step " + std::to_string(i));
   }
 }
 
@@ -57,25 +64,29 @@ TEST_P(Parity, TwentySteps_EqualPyTorchFsdp2) {
   const Setting& setting = GetParam();
   const test::TempFolder folder;
   test::write_file(folder / "run.toml", config(setting.microbatches, setting.more));
-  const test::ProgramResult result = test::run_mantissa({"train", "run.toml", "--ranks", std::to_string(setting.ranks)}, folder.path());
+  const test::ProgramResult result =
+      test::run_mantissa({"train", "run.toml", "--ranks", std::to_string(setting.ranks)}, folder.path());
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const std::filesystem::path run = test::run_folder(folder.path());
   expect_metrics(run, json::parse(test::read_file(kGolden / (std::string(setting.golden) + ".json"))));
   expect_weights(run / "weights.safetensors", kGolden / (std::string(setting.golden) + ".safetensors"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Settings, Parity,
-                         ::testing::Values(Setting{"one_microbatch", 1, 1, "OneRank", ""}, Setting{"one_microbatch", 1, 2, "TwoRanks", ""},
-                                           Setting{"one_microbatch", 1, 3, "ThreeRanks", ""}, Setting{"one_microbatch", 1, 4, "FourRanks", ""},
-                                           Setting{"one_microbatch", 1, 5, "FiveRanksUneven", ""},
-                                           Setting{"two_microbatches", 2, 1, "OneRankTwoMicrobatches", ""},
-                                           Setting{"two_microbatches", 2, 2, "TwoRanksTwoMicrobatches", ""},
-                                           Setting{"two_microbatches", 2, 3, "ThreeRanksTwoMicrobatches", ""},
-                                           Setting{"two_microbatches", 2, 4, "FourRanksTwoMicrobatches", ""},
-                                           Setting{"two_microbatches", 2, 3, "ReduceAtTheLastMicrobatch", "[fsdp]\nreduce_every_microbatch = false\n"},
-                                           Setting{"one_microbatch", 1, 3, "KeptAfterForward", "[fsdp]\nreshard_after_forward = false\n"},
-                                           Setting{"one_microbatch", 1, 3, "ShardingNone", "[fsdp]\nsharding = \"none\"\n"}),
-                         [](const auto& setting) { return setting.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Settings, Parity,
+    ::testing::Values(Setting{"one_microbatch", 1, 1, "OneRank", ""}, Setting{"one_microbatch", 1, 2, "TwoRanks", ""},
+                      Setting{"one_microbatch", 1, 3, "ThreeRanks", ""},
+                      Setting{"one_microbatch", 1, 4, "FourRanks", ""},
+                      Setting{"one_microbatch", 1, 5, "FiveRanksUneven", ""},
+                      Setting{"two_microbatches", 2, 1, "OneRankTwoMicrobatches", ""},
+                      Setting{"two_microbatches", 2, 2, "TwoRanksTwoMicrobatches", ""},
+                      Setting{"two_microbatches", 2, 3, "ThreeRanksTwoMicrobatches", ""},
+                      Setting{"two_microbatches", 2, 4, "FourRanksTwoMicrobatches", ""},
+                      Setting{"two_microbatches", 2, 3, "ReduceAtTheLastMicrobatch",
+                              "[fsdp]\nreduce_every_microbatch = false\n"},
+                      Setting{"one_microbatch", 1, 3, "KeptAfterForward", "[fsdp]\nreshard_after_forward = false\n"},
+                      Setting{"one_microbatch", 1, 3, "ShardingNone", "[fsdp]\nsharding = \"none\"\n"}),
+    [](const auto& setting) { return setting.param.name; });
 
 }  // namespace
 }  // namespace mantissa

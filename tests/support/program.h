@@ -58,7 +58,7 @@ inline std::vector<std::string> lines_of(const std::string& text) {
 }
 
 struct ProgramResult {
-  int exit_code = -1;    ///< 128 + signal if it was killed
+  int exit_code = -1;  ///< 128 + signal if it was killed
   std::string out, err;
   double seconds = 0;
   bool timed_out = false;
@@ -67,7 +67,8 @@ struct ProgramResult {
 /// A program that runs; killed with its children when this goes.
 class RunningProgram {
  public:
-  RunningProgram(std::vector<std::string> arguments, const std::filesystem::path& folder, const std::map<std::string, std::string>& environment = {})
+  RunningProgram(std::vector<std::string> arguments, const std::filesystem::path& folder,
+                 const std::map<std::string, std::string>& environment = {})
       : start_(std::chrono::steady_clock::now()) {
     int out[2], err[2];
     if (pipe(out) != 0 || pipe(err) != 0) throw std::runtime_error("no pipe");
@@ -79,7 +80,8 @@ class RunningProgram {
       dup2(err[1], 2);
       for (int fd : {out[0], out[1], err[0], err[1]}) close(fd);
       if (chdir(folder.c_str()) != 0) _exit(126);
-      for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "MANTISSA_PLUGIN_PATH"}) unsetenv(name);
+      for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "MANTISSA_PLUGIN_PATH"})
+        unsetenv(name);
       for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
       std::vector<char*> argv;
       for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -137,7 +139,8 @@ class RunningProgram {
  private:
   // False at the end of both pipes, or at the deadline.
   bool read_some(std::chrono::steady_clock::time_point deadline) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
     if (left <= 0) return false;
     pollfd polls[2] = {{fds_[0], POLLIN, 0}, {fds_[1], POLLIN, 0}};
     if (poll(polls, 2, static_cast<int>(left)) <= 0) return false;
@@ -164,7 +167,8 @@ class RunningProgram {
 inline std::string mantissa_program() { return MANTISSA_BUILD_DIR "/bin/mantissa"; }
 
 inline ProgramResult run_mantissa(std::vector<std::string> arguments, const std::filesystem::path& folder,
-                                  const std::map<std::string, std::string>& environment = {}, std::chrono::seconds limit = std::chrono::seconds(90)) {
+                                  const std::map<std::string, std::string>& environment = {},
+                                  std::chrono::seconds limit = std::chrono::seconds(90)) {
   arguments.insert(arguments.begin(), mantissa_program());
   return RunningProgram(arguments, folder, environment).wait(limit);
 }

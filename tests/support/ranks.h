@@ -23,25 +23,29 @@ inline World join(const LocalRank& local, std::chrono::seconds timeout) {
   return World(std::make_shared<World::Impl>(rendezvous, timeout));
 }
 
-/// Runs `body` on `world_size` ranks and returns how the job ended. A failed expectation of a rank is a failure of the job.
+/// Runs `body` on `world_size` ranks and returns how the job ended. A failed expectation of a rank is a failure of the
+/// job.
 inline JobOutcome job_on_ranks(int world_size, const std::function<void(World)>& body) {
-  return launch(world_size, [&](const LocalRank& local) -> RankOutcome {
-    at::set_num_threads(1);
-    std::unique_ptr<World> world;
-    try {
-      world = std::make_unique<World>(join(local, std::chrono::seconds(20)));
-      body(*world);
-      if (::testing::Test::HasFailure()) return {1, true, "an expectation failed, see above"};
-      world->barrier();  // nobody takes the store away while others need it
-      return {};
-    } catch (const std::exception& error) {
-      if (world) {
-        world->impl().group.report_fault(ExitCode::failed, error.what());
-        world->impl().group.abort();
-      }
-      return {1, dynamic_cast<const PeerFailed*>(&error) == nullptr, error.what()};
-    }
-  }, std::chrono::seconds(3));
+  return launch(
+      world_size,
+      [&](const LocalRank& local) -> RankOutcome {
+        at::set_num_threads(1);
+        std::unique_ptr<World> world;
+        try {
+          world = std::make_unique<World>(join(local, std::chrono::seconds(20)));
+          body(*world);
+          if (::testing::Test::HasFailure()) return {1, true, "an expectation failed, see above"};
+          world->barrier();  // nobody takes the store away while others need it
+          return {};
+        } catch (const std::exception& error) {
+          if (world) {
+            world->impl().group.report_fault(ExitCode::failed, error.what());
+            world->impl().group.abort();
+          }
+          return {1, dynamic_cast<const PeerFailed*>(&error) == nullptr, error.what()};
+        }
+      },
+      std::chrono::seconds(3));
 }
 
 inline void on_ranks(int world_size, const std::function<void(World)>& body) {

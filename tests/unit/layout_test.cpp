@@ -7,7 +7,8 @@ namespace {
 
 TEST(FlatLayout, EveryElement_LiesOnExactlyOneRank) {
   for (const int world_size : {1, 2, 3, 4, 5, 7, 8}) {
-    for (const auto& numels : std::vector<std::vector<int64_t>>{{1}, {0}, {0, 3, 0}, {17, 1, 16, 5}, {1000, 7}, {1, 1, 1, 1, 1, 1, 1, 1, 1}}) {
+    for (const auto& numels : std::vector<std::vector<int64_t>>{
+             {1}, {0}, {0, 3, 0}, {17, 1, 16, 5}, {1000, 7}, {1, 1, 1, 1, 1, 1, 1, 1, 1}}) {
       const FlatLayout layout(numels, world_size, false);
       EXPECT_EQ(layout.padded(), layout.shard_numel() * world_size);
       std::vector<std::vector<int>> seen;
@@ -18,8 +19,10 @@ TEST(FlatLayout, EveryElement_LiesOnExactlyOneRank) {
           EXPECT_GE(piece.shard_offset, end) << "pieces overlap";
           end = piece.shard_offset + piece.numel;
           EXPECT_LE(end, layout.shard_numel());
-          EXPECT_EQ(rank * layout.shard_numel() + piece.shard_offset, layout.offset(piece.parameter) + piece.parameter_offset);
-          for (int64_t i = 0; i < piece.numel; ++i) ++seen[piece.parameter][static_cast<size_t>(piece.parameter_offset + i)];
+          EXPECT_EQ(rank * layout.shard_numel() + piece.shard_offset,
+                    layout.offset(piece.parameter) + piece.parameter_offset);
+          for (int64_t i = 0; i < piece.numel; ++i)
+            ++seen[piece.parameter][static_cast<size_t>(piece.parameter_offset + i)];
         }
       }
       for (const auto& counts : seen) {

@@ -43,8 +43,10 @@ std::vector<T> five_steps_of_sgd(const DeferredScaling& scaling, double gradient
   return p;
 }
 
-constexpr std::array<double, 5> kAdamW{0.44975197026706476, -1.1938623878057395, 2.952392603171897, 0.0, -0.048905089959506};
-constexpr std::array<double, 5> kSgd{0.17691846667028946, 1.3890153298444516, 2.960475247268807, 0.0, -1311.3109782532197};
+constexpr std::array<double, 5> kAdamW{0.44975197026706476, -1.1938623878057395, 2.952392603171897, 0.0,
+                                       -0.048905089959506};
+constexpr std::array<double, 5> kSgd{0.17691846667028946, 1.3890153298444516, 2.960475247268807, 0.0,
+                                     -1311.3109782532197};
 
 template <class T>
 void expect_near(const std::vector<T>& got, const std::array<double, 5>& want, double relative) {
@@ -57,7 +59,8 @@ TEST(AdamW, FiveSteps_EqualPyTorch) {
 }
 
 TEST(AdamW, ScalingInThePass_EqualsScaledGradients) {
-  EXPECT_EQ(five_steps_of_adamw<double>({0.25, std::numeric_limits<double>::infinity()}), five_steps_of_adamw<double>({}, 0.25));
+  EXPECT_EQ(five_steps_of_adamw<double>({0.25, std::numeric_limits<double>::infinity()}),
+            five_steps_of_adamw<double>({}, 0.25));
   EXPECT_NE(five_steps_of_adamw<double>({1, 0.05}), five_steps_of_adamw<double>({}));
 }
 
@@ -67,7 +70,8 @@ TEST(Sgd, FiveSteps_EqualPyTorch) {
 }
 
 TEST(Sgd, ScalingInThePass_EqualsScaledGradients) {
-  EXPECT_EQ(five_steps_of_sgd<double>({0.5, std::numeric_limits<double>::infinity()}), five_steps_of_sgd<double>({}, 0.5));
+  EXPECT_EQ(five_steps_of_sgd<double>({0.5, std::numeric_limits<double>::infinity()}),
+            five_steps_of_sgd<double>({}, 0.5));
 }
 
 TEST(Schedule, Warmup_RisesToLr) {

@@ -47,13 +47,16 @@ TEST(DeferredScaling, LimitIsRoundedTowardZero) {
 }
 
 TEST(DeferredScaling, NanStaysNanAndInfinityIsClamped) {
-  const std::vector<float> values = scaled({std::nanf(""), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}, {1, 2});
+  const std::vector<float> values =
+      scaled({std::nanf(""), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}, {1, 2});
   EXPECT_TRUE(std::isnan(values[0]));
   EXPECT_EQ(values[1], 2);
   EXPECT_EQ(values[2], -2);
 }
 
-TEST(DeferredScaling, ZeroLimit_MakesNumbersZero) { EXPECT_EQ(scaled({5, -5, 0}, {1, 0.0}), (std::vector<float>{0, 0, 0})); }
+TEST(DeferredScaling, ZeroLimit_MakesNumbersZero) {
+  EXPECT_EQ(scaled({5, -5, 0}, {1, 0.0}), (std::vector<float>{0, 0, 0}));
+}
 
 TEST(DeferredScaling, ScaleAfterClamp_ScalesTheLimitToo) {
   DeferredScaling scaling;

@@ -5,9 +5,9 @@ namespace mantissa {
 
 class Root;
 
-/// [all ranks] The p-norm over all trainable parameters of `root`, before any clipping: shards over the ranks that hold them,
-/// replicated and tied parameters once, padding and frozen ones never. float64; the same bits on every rank; NaN if any gradient
-/// holds one, otherwise inf if any is infinite. Throws UsageError unless norm_type is in (0, inf].
+/// [all ranks] The p-norm over all trainable parameters of `root`, before any clipping: shards over the ranks that hold
+/// them, replicated and tied parameters once, padding and frozen ones never. float64; the same bits on every rank; NaN
+/// if any gradient holds one, otherwise inf if any is infinite. Throws UsageError unless norm_type is in (0, inf].
 double total_norm(Root& root, double norm_type = 2);
 
 /// [all ranks] Multiplies the gradients by min(1, max_norm / (total_norm + 1e-6)) and returns the norm before.

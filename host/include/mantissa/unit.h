@@ -1,8 +1,9 @@
 // mantissa/unit.h - Unit<Holder>: a module whose parameters are gathered, used and freed as one.
 //
-// Wrap the blocks of your model: `mantissa::Unit<Block> block(width)` instead of `Block block(width)`. Names stay the same,
-// and until the root is sharded (mantissa/fully_shard.h) a Unit is an ordinary module. Forward code is arbitrary: loops over
-// units, a unit called twice, tuples and vectors of tensors, in-place operations on a unit's arguments and results.
+// Wrap the blocks of your model: `mantissa::Unit<Block> block(width)` instead of `Block block(width)`. Names stay the
+// same, and until the root is sharded (mantissa/fully_shard.h) a Unit is an ordinary module. Forward code is arbitrary:
+// loops over units, a unit called twice, tuples and vectors of tensors, in-place operations on a unit's arguments and
+// results.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <torch/nn/pimpl.h>
@@ -25,8 +26,8 @@ class UnitState;
 
 namespace detail {
 
-/// One call of a unit's forward: gathers its parameters, sees the tensors that go in and come out, and frees the parameters
-/// when the call ends, by an exception too. Under grad mode the backward pass gathers and frees them again.
+/// One call of a unit's forward: gathers its parameters, sees the tensors that go in and come out, and frees the
+/// parameters when the call ends, by an exception too. Under grad mode the backward pass gathers and frees them again.
 class ForwardScope {
  public:
   explicit ForwardScope(std::shared_ptr<UnitState> unit);
@@ -34,6 +35,7 @@ class ForwardScope {
   ForwardScope(const ForwardScope&) = delete;
   ForwardScope& operator=(const ForwardScope&) = delete;
   void input(const at::Tensor& tensor);
+  void begin();  ///< all inputs were seen
   void output(const at::Tensor& tensor);
 
  private:
@@ -85,19 +87,21 @@ void visit_tensors(T& value, F f) {
   } else if constexpr (has_own_visitor<T, F>) {
     each_tensor(value, f);
   } else {
-    static_assert(std::is_arithmetic_v<U> || std::is_enum_v<U> || std::is_null_pointer_v<U> || std::is_same_v<U, std::string> ||
-                      std::is_same_v<U, std::string_view>,
-                  "this argument or result of a Unit's forward may hide a tensor: write each_tensor(T&, F) in the namespace of T "
-                  "(see mantissa/unit.h)");
+    static_assert(
+        std::is_arithmetic_v<U> || std::is_enum_v<U> || std::is_null_pointer_v<U> || std::is_same_v<U, std::string> ||
+            std::is_same_v<U, std::string_view>,
+        "this argument or result of a Unit's forward may hide a tensor: write each_tensor(T&, F) in the namespace of T "
+        "(see mantissa/unit.h)");
   }
 }
 
 /// Runs `call(args...)` as one call of `unit`; just runs it if `unit` is null, as before sharding.
 template <class Call, class... Args>
-auto run_unit(const std::shared_ptr<UnitState>& unit, Call call, Args... args) {
+auto run_unit(const std::shared_ptr<UnitState>& unit, Call call, Args&... args) {
   if (!unit) return call(args...);
   ForwardScope scope(unit);
   (visit_tensors(args, [&](const at::Tensor& tensor) { scope.input(tensor); }), ...);
+  scope.begin();
   auto result = call(args...);
   visit_tensors(result, [&](const at::Tensor& tensor) { scope.output(tensor); });
   return result;
@@ -110,11 +114,14 @@ class UnitBase {
  public:
   virtual ~UnitBase() = default;
   UnitBase() = default;
-  UnitBase(const UnitBase&);             ///< a clone; refused once sharded, as it would share freed parameters
+  UnitBase(const UnitBase& other) { other.refuse_clone(); }
   UnitBase& operator=(const UnitBase&) = delete;
   void attach(std::shared_ptr<UnitState> unit) { unit_ = std::move(unit); }
+  bool attached() const { return unit_ != nullptr; }
 
  protected:
+  /// Throws UsageError once sharded: the parameters of a clone would be freed ones.
+  void refuse_clone() const;
   std::shared_ptr<UnitState> unit_;
 };
 
@@ -126,7 +133,11 @@ class UnitCall : public Impl, public UnitBase {
   using Impl::Impl;
   template <class... Args>
   auto call(Args&&... args) {
-    return run_unit(unit_, [this](auto&... x) { return Impl::forward(x...); }, std::decay_t<Args>(std::forward<Args>(args))...);
+    return run_unit(unit_, [this](auto&... x) { return Impl::forward(x...); }, args...);
+  }
+  std::shared_ptr<torch::nn::Module> clone(const std::optional<torch::Device>& device = std::nullopt) const override {
+    refuse_clone();
+    return Impl::clone(device);
   }
 };
 

@@ -5,8 +5,8 @@
 
 namespace mantissa {
 
-/// The ranks of this job, from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; without them, one rank. A copyable handle;
-/// the last one that goes closes the group.
+/// The ranks of this job, from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; without them, one rank. A copyable
+/// handle; the last one that goes closes the group.
 class World {
  public:
   struct Impl;

@@ -83,10 +83,11 @@ class Precision {
   const mts_host* host() const { return host_; }
   mts_root root() const { return root_; }
 
-  bool bool_option(const char* key) const { return option(key).boolean != 0; }
-  int64_t int_option(const char* key) const { return option(key).integer; }
-  double float_option(const char* key) const { return option(key).real; }
-  std::string string_option(const char* key) const { return text(option(key).string); }
+  // Throw Failure if the option is not declared, or is declared with another type.
+  bool bool_option(const char* key) const { return option(key, MTS_OPTION_BOOL).boolean != 0; }
+  int64_t int_option(const char* key) const { return option(key, MTS_OPTION_INT).integer; }
+  double float_option(const char* key) const { return option(key, MTS_OPTION_FLOAT).real; }
+  std::string string_option(const char* key) const { return text(option(key, MTS_OPTION_STRING).string); }
 
   void log(mts_log_level level, const std::string& message) const { host_->log(host_, level, message.c_str()); }
   void metric(const char* key, double value) const { host_->metric(host_, key, value); }
@@ -153,10 +154,13 @@ class Precision {
 
   static std::string text(const char* string) { return string == nullptr ? std::string() : std::string(string); }
   static Failure not_offered() { return Failure(MTS_UNSUPPORTED, "slot is not offered"); }
-  mts_option option(const char* key) const {
+  mts_option option(const char* key, mts_option_type type) const {
     mts_option value = blank<mts_option>();
     const mts_status status = host_->option(host_, key, &value);
+    if (status == MTS_ABSENT) throw Failure(status, std::string("option ") + key + " is not declared by this plugin");
     if (status != MTS_OK) throw Failure(status, std::string("option ") + key + " cannot be read");
+    if (value.type != type)
+      throw Failure(MTS_INTERNAL, std::string("option ") + key + " is read as another type than declared");
     return value;
   }
 

@@ -1,4 +1,5 @@
-/* Plugins for tests of the trainer, one a KIND: they clip in their own way, or fail at a place and on a rank of their choice. */
+/* Plugins for tests of the trainer, one a KIND: they clip in their own way, or fail at a place and on a rank of their
+ * choice. */
 #include <mantissa/precision.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,8 +8,22 @@
 #define TEXT(x) TEXT_OF(x)
 MTS_PRECISION_NOTE(TEXT(KIND));
 
-enum { clips_at_half = 1, clips_nothing, unset_norm, wrong_norm, fails_in_create_on_rank_1, fails_in_clip_on_rank_1, stale_root_on_rank_1,
-       returns_early_on_rank_1, aborts_at_step_3, skips_every_step, uneven_plan, scales_loss, own_collectives, fails_in_update_on_rank_1 };
+enum {
+  clips_at_half = 1,
+  clips_nothing,
+  unset_norm,
+  wrong_norm,
+  fails_in_create_on_rank_1,
+  fails_in_clip_on_rank_1,
+  stale_root_on_rank_1,
+  returns_early_on_rank_1,
+  aborts_at_step_3,
+  skips_every_step,
+  uneven_plan,
+  scales_loss,
+  own_collectives,
+  fails_in_update_on_rank_1
+};
 
 struct mts_context {
   const mts_host* host;
@@ -19,7 +34,8 @@ static mts_status create(const mts_host* host, mts_root root, mts_context** out)
   mts_root_info info = {.header = MTS_HEADER(mts_root_info)};
   const mts_status status = host->root_info(host, root, &info);
   if (status != MTS_OK) return status;
-  if (KIND == fails_in_create_on_rank_1 && info.rank == 1) return host->fail(host, MTS_INTERNAL, "no licence on this machine");
+  if (KIND == fails_in_create_on_rank_1 && info.rank == 1)
+    return host->fail(host, MTS_INTERNAL, "no licence on this machine");
   *out = calloc(1, sizeof **out);
   if (*out == NULL) return MTS_NO_MEMORY;
   (*out)->host = host;
@@ -39,7 +55,8 @@ static mts_status clip(mts_context* context, const mts_step* step, const mts_cli
   const mts_host* host = context->host;
   const int on_rank_1 = context->info.rank == 1;
   double norm = 0;
-  if (KIND == clips_at_half) return host->clip_grad_norm(host, step->root, clip->limit / 2, clip->norm_type, total_norm);
+  if (KIND == clips_at_half)
+    return host->clip_grad_norm(host, step->root, clip->limit / 2, clip->norm_type, total_norm);
   if (KIND == clips_nothing) return host->grad_norm(host, step->root, clip->norm_type, total_norm);
   if (KIND == unset_norm) return host->clip_grad_norm(host, step->root, clip->limit, clip->norm_type, &norm);
   if (KIND == wrong_norm) {
@@ -62,7 +79,8 @@ static mts_status clip(mts_context* context, const mts_step* step, const mts_cli
     const mts_status status = host->all_reduce(host, step->root, values, 2, MTS_SUM);
     if (status != MTS_OK) return status;
     const double ranks = context->info.world_size;
-    if (values[0] != ranks * (ranks + 1) / 2 || fabs(values[1] - ranks * step->loss) > 1e-9) return host->fail(host, MTS_INTERNAL, "all_reduce is wrong");
+    if (values[0] != ranks * (ranks + 1) / 2 || fabs(values[1] - ranks * step->loss) > 1e-9)
+      return host->fail(host, MTS_INTERNAL, "all_reduce is wrong");
     double cubic = 0;
     const mts_status cubed = host->grad_norm(host, step->root, 3, &cubic);
     if (cubed != MTS_OK) return cubed;
@@ -83,12 +101,23 @@ static mts_status decide(mts_context* context, const mts_step* step, mts_decisio
 }
 
 static mts_status update(mts_context* context, const mts_step* step) {
-  if (KIND == fails_in_update_on_rank_1 && context->info.rank == 1 && step->index == 2) return context->host->fail(context->host, MTS_INTERNAL, "no room for the log");
+  if (KIND == fails_in_update_on_rank_1 && context->info.rank == 1 && step->index == 2)
+    return context->host->fail(context->host, MTS_INTERNAL, "no room for the log");
   return MTS_OK;
 }
 
-static const mts_precision kPrecision = {.header = MTS_HEADER(mts_precision), .id = TEXT(KIND), .version = "1.0.0", .vendor = "tests", .summary = "for tests",
-    .option_size = sizeof(mts_option_spec), .clip_kinds = 1u << MTS_CLIP_NONE | 1u << MTS_CLIP_NORM, .create = create, .destroy = destroy, .plan = plan,
-    .clip = clip, .decide = decide, .update = update};
+static const mts_precision kPrecision = {.header = MTS_HEADER(mts_precision),
+                                         .id = TEXT(KIND),
+                                         .version = "1.0.0",
+                                         .vendor = "tests",
+                                         .summary = "for tests",
+                                         .option_size = sizeof(mts_option_spec),
+                                         .clip_kinds = 1u << MTS_CLIP_NONE | 1u << MTS_CLIP_NORM,
+                                         .create = create,
+                                         .destroy = destroy,
+                                         .plan = plan,
+                                         .clip = clip,
+                                         .decide = decide,
+                                         .update = update};
 
 const mts_precision* mts_precision_entry_v1(void) { return &kPrecision; }
