@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "config/load.h"
+#include "data/text.h"
 #include "plugin/find.h"
 #include "plugin/inspect.h"
 
@@ -24,9 +25,10 @@ void add_arguments(CLI::App* command, const std::shared_ptr<Arguments>& argument
       ->allow_extra_args(false);
 }
 
-// The plugin too: its file, its options and what it understands of [clip]. None of its slots is called.
+// The text and the plugin too: its file, its options and what it understands of [clip]. None of its slots is called.
 void check(const Arguments& arguments, const Program& program) {
   const Config config = load_config(arguments.file, arguments.overrides).config;
+  const TextData data(config.data.path, config.data.heldout, config.model.context);
   check_plugin(find_plugin(config.precision.plugin, from_environment(program.executable)), config);
   std::printf("%s: ok\n", arguments.file.c_str());
 }

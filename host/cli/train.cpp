@@ -1,5 +1,6 @@
 // mantissa train: checks what can be checked without ranks, starts them, and runs the trainer on each.
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <thread>
 
@@ -36,11 +37,23 @@ struct Arguments {
 struct Job {
   LoadedConfig loaded;
   std::filesystem::path plugin_file;
+  uint64_t fingerprint = 0;  ///< of what must be the same on every rank
 };
+
+// Paths and the run folder may differ between machines; what is behind the paths may not.
+uint64_t fingerprint_of(const LoadedConfig& loaded, const std::string& plugin_sha256, size_t text_size) {
+  std::string text = plugin_sha256 + " " + std::to_string(text_size);
+  for (const Setting& setting : loaded.settings) {
+    const bool local = setting.key == "run.dir" || setting.key == "run.name" || setting.key == "data.path" ||
+                       setting.key == "model.init" || setting.key == "precision.plugin";
+    if (!local) text += "\n" + setting.key + " = " + setting.value;
+  }
+  return std::hash<std::string>()(text);
+}
 
 // Everything that can be wrong without ranks, before any is started.
 Job prepare(const Arguments& arguments, const Program& program, int world_size) {
-  Job job{load_config(arguments.config, arguments.overrides), {}};
+  Job job{load_config(arguments.config, arguments.overrides), {}, 0};
   const Config& config = job.loaded.config;
   if (config.train.batch < world_size) {
     throw ConfigError({arguments.config.string() + ": train.batch: got " + std::to_string(config.train.batch) +
@@ -50,7 +63,8 @@ Job prepare(const Arguments& arguments, const Program& program, int world_size) 
   const TextData data(config.data.path, config.data.heldout, config.model.context);
   if (config.model.init) const SafetensorsFile init(*config.model.init);
   job.plugin_file = find_plugin(config.precision.plugin, from_environment(program.executable));
-  vet_plugin(job.plugin_file, {config.precision.sha256, config.plugins.require_pin});
+  const VettedPlugin plugin = vet_plugin(job.plugin_file, {config.precision.sha256, config.plugins.require_pin});
+  job.fingerprint = fingerprint_of(job.loaded, plugin.sha256, data.all().size());
   return job;
 }
 
@@ -88,9 +102,14 @@ ExitCode code_of(const RunFinished& finished) {
 
 ExitCode train_on(World world, const Job& job, std::unique_ptr<Report>& report) {
   EventListener silent;
-  world.impl().exchange.agree_after(Operation::none, [&] {
-    if (world.rank() == 0) report = std::make_unique<Report>(job);
-  });
+  Packet packet;
+  packet.call_hash = job.fingerprint;
+  world.impl().exchange.agree_after(
+      Operation::start,
+      [&] {
+        if (world.rank() == 0) report = std::make_unique<Report>(job);
+      },
+      packet);
   EventListener& listener = report ? report->listener() : silent;
   const std::filesystem::path folder = report ? report->folder().path() : std::filesystem::path();
   Trainer trainer(job.loaded.config, job.plugin_file, world);
@@ -140,12 +159,12 @@ RankOutcome run_rank(const Job& job, const Rendezvous& rendezvous) {
 }
 
 int train(const Arguments& arguments, const Program& program) {
-  const std::optional<Rendezvous> environment = rendezvous_from_environment();
-  if (environment && arguments.ranks > 0) {
+  if (arguments.ranks > 0 && std::getenv("RANK") != nullptr && std::getenv("WORLD_SIZE") != nullptr) {
     throw UsageError(
         "--ranks was given, but RANK and WORLD_SIZE are set too: this process is a rank already; leave out --ranks, or "
         "unset them");
   }
+  const std::optional<Rendezvous> environment = rendezvous_from_environment();
   const int ranks = std::max(arguments.ranks, 1);
   const Job job = prepare(arguments, program, environment ? environment->world_size : ranks);
   int exit_code = 0;

@@ -29,6 +29,7 @@ Described describe(const std::exception_ptr& failure) {
 const char* name(Operation operation) {
   switch (operation) {
     case Operation::none: return "barrier";
+    case Operation::start: return "start";
     case Operation::load_plugin: return "plugin loaded";
     case Operation::create: return "plugin created";
     case Operation::plan: return "plan";
@@ -37,9 +38,7 @@ const char* name(Operation operation) {
     case Operation::decide: return "after decide";
     case Operation::grad_norm: return "grad_norm";
     case Operation::all_reduce: return "all_reduce";
-    case Operation::nonfinite_report: return "report of non-finite gradients";
     case Operation::evaluate: return "evaluation";
-    case Operation::sample: return "sample";
     case Operation::save: return "saving";
     case Operation::finish: return "end of run";
   }
@@ -120,6 +119,11 @@ void Exchange::check_same_place(const std::vector<Packet>& packets) const {
       throw CommError(who + " have lost each other: \"" + name(first.operation) + "\" (exchange " +
                       std::to_string(first.sequence) + ") met \"" + name(other.operation) + "\" (exchange " +
                       std::to_string(other.sequence) + "); every rank must make the same calls in the same order");
+    }
+    if (other.call_hash != first.call_hash && first.operation == Operation::start) {
+      throw UsageError(
+          who +
+          " were given different configs, texts or plugins; start every rank with the same file and the same --set");
     }
     if (other.call_hash != first.call_hash && first.operation == Operation::shard) {
       throw CommError(who +

@@ -11,6 +11,7 @@ namespace mantissa {
 /// The places of a run where packets are exchanged. Ranks that meet with different ones have lost each other.
 enum class Operation : uint32_t {
   none = 0,
+  start,  ///< the same config, text and plugin on every rank
   load_plugin,
   create,
   plan,
@@ -19,9 +20,7 @@ enum class Operation : uint32_t {
   decide,    ///< after decide: decision, status
   grad_norm,
   all_reduce,
-  nonfinite_report,
   evaluate,
-  sample,
   save,
   finish,
 };

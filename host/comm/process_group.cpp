@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <future>
+#include <memory>
 #include <set>
 #include <string_view>
 #include <thread>
@@ -36,6 +38,23 @@ int integer(const char* name, const std::string& text, int smallest, int largest
                      std::to_string(smallest) + " to " + std::to_string(largest));
   }
   return value;
+}
+
+// Runs `conversation` with the store on a thread of its own and gives up on it after `limit`: the store's own time
+// limits do not hold when rank 0, which keeps it, is stopped. The conversation must own what it uses.
+void bounded(std::chrono::milliseconds limit, std::function<void()> conversation) {
+  auto done = std::make_shared<std::promise<void>>();
+  std::future<void> result = done->get_future();
+  std::thread([done, conversation = std::move(conversation)] {
+    try {
+      conversation();
+      done->set_value();
+    } catch (...) {
+      done->set_exception(std::current_exception());
+    }
+  }).detach();
+  if (result.wait_for(limit) != std::future_status::ready) throw std::runtime_error("no answer");
+  result.get();
 }
 
 std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
@@ -82,7 +101,7 @@ ProcessGroup::ProcessGroup(const Rendezvous& rendezvous, std::chrono::millisecon
     : rendezvous_(rendezvous), timeout_(timeout), state_(std::make_unique<State>()) {
   if (world_size() == 1) return;
   // c10d logs a stack trace for every connection that a lost peer closes; this class says the same in one line.
-  if (!environment("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = 2;
+  if (!environment("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = 3;
   try {
     c10d::TCPStoreOptions options;
     options.port = static_cast<uint16_t>(rendezvous_.port);
@@ -129,8 +148,9 @@ void ProcessGroup::report_fault(ExitCode exit_code, const std::string& cause) no
   if (reported_ || !state_ || !state_->store) return;
   reported_ = true;
   try {
-    state_->store->setTimeout(kFaultPatience);
-    state_->store->set(fault_key(rank()), std::to_string(static_cast<int>(exit_code)) + "|" + cause);
+    bounded(kFaultPatience,
+            [store = state_->store, key = fault_key(rank()),
+             value = std::to_string(static_cast<int>(exit_code)) + "|" + cause] { store->set(key, value); });
   } catch (...) {
     log::debug("the cause of this rank's end could not be told to the others: their store is gone");
   }
@@ -146,13 +166,18 @@ void ProcessGroup::abort() noexcept {
 }
 
 std::optional<Fault> ProcessGroup::fault_of(int rank, std::chrono::milliseconds patience) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
-  state_->store->setTimeout(kFaultPatience);
-  do {
-    if (state_->store->check({fault_key(rank)})) return parse_fault(rank, state_->store->get(fault_key(rank)));
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  } while (std::chrono::steady_clock::now() < deadline);
-  return std::nullopt;
+  auto found = std::make_shared<std::optional<Fault>>();
+  bounded(patience + kFaultPatience,
+          [found, rank, store = state_->store, deadline = std::chrono::steady_clock::now() + patience] {
+            do {
+              if (store->check({fault_key(rank)})) {
+                *found = parse_fault(rank, store->get(fault_key(rank)));
+                return;
+              }
+              std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            } while (std::chrono::steady_clock::now() < deadline);
+          });
+  return *found;
 }
 
 // A survivor sees only that a connection broke. The rank that went first said why, or said nothing because it was
@@ -163,10 +188,9 @@ void ProcessGroup::explain(const std::string& what, const std::string& reason) {
   std::set<int> silent;
   try {
     const auto deadline = std::chrono::steady_clock::now() + kFaultPatience;
-    state_->store->setTimeout(kFaultPatience);
-    if (!reported_) {
-      // "lost": this rank is a victim, not a cause.
-      state_->store->set("lost/" + std::to_string(rank()), first_line(reason));
+    if (!reported_) {  // "lost": this rank is a victim, not a cause
+      bounded(kFaultPatience, [store = state_->store, key = "lost/" + std::to_string(rank()),
+                               value = first_line(reason)] { store->set(key, value); });
     }
     do {
       silent.clear();
@@ -174,7 +198,11 @@ void ProcessGroup::explain(const std::string& what, const std::string& reason) {
         if (peer == rank()) continue;
         if (const auto fault = fault_of(peer, std::chrono::milliseconds(0)))
           throw PeerFailed(fault->rank, fault->exit_code, fault->cause);
-        if (!state_->store->check({"lost/" + std::to_string(peer)})) silent.insert(peer);
+        auto lost_too = std::make_shared<bool>(false);
+        bounded(kFaultPatience, [lost_too, store = state_->store, key = "lost/" + std::to_string(peer)] {
+          *lost_too = store->check({key});
+        });
+        if (!*lost_too) silent.insert(peer);
       }
       if (silent.empty()) break;
       std::this_thread::sleep_for(std::chrono::milliseconds(50));

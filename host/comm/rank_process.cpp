@@ -107,7 +107,10 @@ void read_nothing() {
   die_with(launcher);
   read_nothing();
   start.forget_launcher();
-  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a pipe would be buffered by blocks: lines would come late
+  // A pipe would be buffered by blocks, which end in the middle of a line. A buffer of our own, as glibc goes on with blocks
+  // for the rest of one that the launcher has used.
+  static char line_buffer[BUFSIZ];
+  std::setvbuf(stdout, line_buffer, _IOLBF, sizeof line_buffer);
   ::pthread_sigmask(SIG_SETMASK, &start.signal_mask, nullptr);
   const RankOutcome outcome = run_caught(body, start.local);
   std::cout.flush();

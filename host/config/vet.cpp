@@ -151,6 +151,7 @@ class DepthScan {
 std::string read_all(const std::filesystem::path& file) {
   std::error_code ignored;
   if (std::filesystem::is_directory(file, ignored)) refuse(file, "got a folder, need a TOML file");
+  if (std::filesystem::is_fifo(file, ignored)) refuse(file, "got a FIFO, need a TOML file");  // opening it would wait
   errno = 0;
   std::ifstream in(file, std::ios::binary);
   if (!in) refuse(file, std::string("cannot be read: ") + std::strerror(errno) + "; need a TOML file");

@@ -11,7 +11,7 @@ volatile std::sig_atomic_t requested = 0;  // a signal handler can reach nothing
 
 void on_signal(int signal) {
   requested = requested | (signal == SIGINT ? kStopInterrupted : kStopTerminated);
-  if (signal == SIGINT) std::signal(SIGINT, SIG_DFL);
+  std::signal(signal, SIG_DFL);
 }
 
 }  // namespace
@@ -22,6 +22,7 @@ void catch_stop_signals() {
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);  // a reader of the progress lines that goes does not end the run
 }
 
 uint32_t requested_stops() { return static_cast<uint32_t>(requested); }

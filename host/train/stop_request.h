@@ -4,7 +4,7 @@
 
 namespace mantissa {
 
-/// From now on SIGINT and SIGTERM set a flag instead of ending the process; a second SIGINT ends it.
+/// From now on SIGINT and SIGTERM set a flag instead of ending the process; a second one of the same ends it.
 void catch_stop_signals();
 
 /// Bits of Request (comm/packet.h) that this process was asked for.

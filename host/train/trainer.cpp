@@ -182,12 +182,19 @@ void Trainer::check_clipped(const StepResult& result) const {
 }
 
 void Trainer::diverge(const StepState& state) {
+  constexpr size_t kNamed = 8;
+  const std::vector<NonfiniteParameter> found = gradients_->nonfinite_parameters();
   std::string holders;
-  for (const NonfiniteParameter& parameter : gradients_->nonfinite_parameters()) {
-    holders += (holders.empty() ? "" : ", ") + parameter.name + " (" + std::to_string(parameter.count) + ")";
+  for (size_t i = 0; i < std::min(found.size(), kNamed); ++i) {
+    holders += (holders.empty() ? "" : ", ") + found[i].name + " (" + std::to_string(found[i].count) + ")";
   }
-  throw Diverged("step " + std::to_string(step_) + ": the gradients' norm is " + number(state.total_norm) +
-                 "; elements that are not finite: " + holders +
+  if (found.size() > kNamed) holders += " and " + std::to_string(found.size() - kNamed) + " more parameters";
+  const std::string what = "step " + std::to_string(step_) + ": the gradients' norm is " + number(state.total_norm);
+  if (found.empty()) {
+    throw Diverged(what + ", though every gradient is finite: their norm of type " + number(norm_type()) +
+                   " leaves float64; use a larger clip.norm_type");
+  }
+  throw Diverged(what + "; elements that are not finite: " + holders +
                  ". Lower the learning rate, clip, or set clip.error_if_nonfinite = false to skip such steps");
 }
 
