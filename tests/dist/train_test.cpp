@@ -260,6 +260,23 @@ TEST_F(Train, InitThatDoesNotFit_NamesTheTensorsAndExits4) {
   expect_refused(train(2, {"--set", "model.init=\"text.txt\""}), 4, "text.txt");
 }
 
+TEST_F(Train, NormTypeWhoseNormOverflows_IsNotCalledADivergence) {
+  write_config("fsdp_norm", "6", "[clip]\nmax_norm = 1.0\nnorm_type = 0.01\n");
+  expect_refused(train(2), 5, "use a larger clip.norm_type");
+}
+
+TEST_F(Train, ConfigCheck_AsksTextWeightsAndPluginToo) {
+  const auto check = [&](const std::string& setting) {
+    return test::run_mantissa({"config", "check", "run.toml", "--set", setting}, folder_.path());
+  };
+  write_config("fsdp_norm");
+  expect_refused(check("data.path=nowhere.txt"), 2, "nowhere.txt");
+  expect_refused(check("model.init=text.txt"), 4, "text.txt");
+  expect_refused(check("precision.plugin=fsdp_nrm"), 3, "fsdp_norm");
+  expect_refused(check("precision.options.param_dtyp=bfloat16"), 3, "param_dtype");
+  EXPECT_EQ(check("run.seed=1").exit_code, 0);
+}
+
 // Children of the launcher, by /proc.
 std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> children;
@@ -319,6 +336,41 @@ TEST_F(Train, RanksFromTheEnvironment_EqualThoseOfTheLauncher) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(one.wait(seconds(60)).exit_code, 0);
   for (size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(metrics()[i].at("loss"), wanted[i].at("loss"));
+}
+
+TEST_F(Train, RanksWithDifferentConfigs_EndBeforeTheyTrain) {
+  write_config("fsdp_norm", "3", clip_);
+  const auto environment = [](int rank) {
+    return std::map<std::string, std::string>{
+        {"RANK", std::to_string(rank)}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29655"}};
+  };
+  test::RunningProgram one({test::mantissa_program(), "train", "run.toml", "--set", "optimizer.lr=0.2"}, folder_.path(),
+                           environment(1));
+  test::RunningProgram zero({test::mantissa_program(), "train", "run.toml"}, folder_.path(), environment(0));
+  expect_refused(zero.wait(seconds(60)), 2, "different configs");
+  expect_refused(one.wait(seconds(60)), 2, "different configs");
+}
+
+TEST_F(Train, RanksOptionWithinARank_IsRefused) {
+  write_config("fsdp_norm");
+  const auto result =
+      test::run_mantissa({"train", "run.toml", "--ranks", "2"}, folder_.path(), {{"RANK", "0"}, {"WORLD_SIZE", "2"}});
+  expect_refused(result, 2, "--ranks");
+}
+
+// The store is rank 0's: its survivors used to ask it for ever why rank 0 did not answer.
+TEST_F(Train, StoppedRankZero_EndsTheJobAtTheTimeLimit) {
+  write_config("fsdp_norm", "100000", clip_ + "[distributed]\ntimeout_s = 2.0\n");
+  test::RunningProgram program({test::mantissa_program(), "train", "run.toml", "--ranks", "3"}, folder_.path());
+  ASSERT_TRUE(program.wait_for("2/100000", seconds(60)));
+  const std::vector<pid_t> ranks = children_of(program.pid());
+  ASSERT_EQ(ranks.size(), 3u);
+  kill(ranks[0], SIGSTOP);
+  const auto result = program.wait(seconds(60));
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("rank 0 is gone"));
+  for (pid_t pid : ranks) EXPECT_FALSE(alive(pid));
 }
 
 TEST_F(Train, KilledRankWithoutLauncher_SurvivorNamesIt) {
