@@ -1,5 +1,7 @@
 #include "base/error.h"
 
+#include <new>
+
 namespace mantissa {
 namespace {
 
@@ -22,5 +24,19 @@ PluginRefused::PluginRefused(std::string_view kind, const std::string& message)
 
 PeerFailed::PeerFailed(int rank, ExitCode exit_code, const std::string& cause)
     : Error("rank " + std::to_string(rank) + " failed: " + cause, exit_code), rank_(rank) {}
+
+Failure describe(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const Error& error) {
+    return {error.exit_code(), error.what()};
+  } catch (const std::bad_alloc&) {
+    return {ExitCode::failed, "out of memory; use a smaller model or batch, or more ranks"};
+  } catch (const std::exception& error) {
+    return {ExitCode::failed, error.what()};
+  } catch (...) {
+    return {ExitCode::failed, "an exception of unknown type"};
+  }
+}
 
 }  // namespace mantissa

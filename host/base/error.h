@@ -1,6 +1,7 @@
 // The errors of Mantissa. Each carries the exit code of the program, is thrown where the fault is found and is reported
 // once, at the top. A message says what failed, the value, what was needed, and what to do.
 #pragma once
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -80,6 +81,15 @@ class OrderError : public Error {
  public:
   explicit OrderError(const std::string& message) : Error(message) {}
 };
+
+/// What an exception comes to for the program's end.
+struct Failure {
+  ExitCode exit_code = ExitCode::failed;
+  std::string text;
+};
+
+/// Of any exception; those that are no Error end the program with ExitCode::failed.
+Failure describe(const std::exception_ptr& exception);
 
 /// Another rank failed and told it; this rank ends with the same exit code.
 class PeerFailed : public Error {

@@ -4,9 +4,8 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/commands.h"
+#include "cli/job.h"
 #include "config/load.h"
-#include "data/text.h"
-#include "plugin/find.h"
 #include "plugin/inspect.h"
 
 namespace mantissa {
@@ -25,11 +24,10 @@ void add_arguments(CLI::App* command, const std::shared_ptr<Arguments>& argument
       ->allow_extra_args(false);
 }
 
-// The text and the plugin too: its file, its options and what it understands of [clip]. None of its slots is called.
+// All that `train` finds without ranks, and the plugin's options; none of its slots is called.
 void check(const Arguments& arguments, const Program& program) {
-  const Config config = load_config(arguments.file, arguments.overrides).config;
-  const TextData data(config.data.path, config.data.heldout, config.model.context);
-  check_plugin(find_plugin(config.precision.plugin, from_environment(program.executable)), config);
+  const Job job = prepare({arguments.file, arguments.overrides}, program);
+  check_plugin(job.plugin_file, job.loaded.config);
   std::printf("%s: ok\n", arguments.file.c_str());
 }
 

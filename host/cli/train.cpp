@@ -1,6 +1,5 @@
 // mantissa train: checks what can be checked without ranks, starts them, and runs the trainer on each.
 #include <cstdio>
-#include <cstdlib>
 #include <iostream>
 #include <thread>
 
@@ -9,12 +8,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/job.h"
 #include "comm/launcher.h"
 #include "comm/world.h"
-#include "config/load.h"
-#include "data/text.h"
-#include "plugin/find.h"
-#include "plugin/vet.h"
 #include "report/event_log.h"
 #include "report/listeners.h"
 #include "report/metrics_file.h"
@@ -22,7 +18,6 @@
 #include "report/run_folder.h"
 #include "train/stop_request.h"
 #include "train/trainer.h"
-#include "weights/safetensors.h"
 
 namespace mantissa {
 namespace {
@@ -32,41 +27,6 @@ struct Arguments {
   int ranks = 0;  // 0: not given
   std::vector<std::string> overrides;
 };
-
-// What all ranks of a job are given.
-struct Job {
-  LoadedConfig loaded;
-  std::filesystem::path plugin_file;
-  uint64_t fingerprint = 0;  ///< of what must be the same on every rank
-};
-
-// Paths and the run folder may differ between machines; what is behind the paths may not.
-uint64_t fingerprint_of(const LoadedConfig& loaded, const std::string& plugin_sha256, size_t text_size) {
-  std::string text = plugin_sha256 + " " + std::to_string(text_size);
-  for (const Setting& setting : loaded.settings) {
-    const bool local = setting.key == "run.dir" || setting.key == "run.name" || setting.key == "data.path" ||
-                       setting.key == "model.init" || setting.key == "precision.plugin";
-    if (!local) text += "\n" + setting.key + " = " + setting.value;
-  }
-  return std::hash<std::string>()(text);
-}
-
-// Everything that can be wrong without ranks, before any is started.
-Job prepare(const Arguments& arguments, const Program& program, int world_size) {
-  Job job{load_config(arguments.config, arguments.overrides), {}, 0};
-  const Config& config = job.loaded.config;
-  if (config.train.batch < world_size) {
-    throw ConfigError({arguments.config.string() + ": train.batch: got " + std::to_string(config.train.batch) +
-                       ", need at least the number of ranks, " + std::to_string(world_size) +
-                       "; every rank must have a row"});
-  }
-  const TextData data(config.data.path, config.data.heldout, config.model.context);
-  if (config.model.init) const SafetensorsFile init(*config.model.init);
-  job.plugin_file = find_plugin(config.precision.plugin, from_environment(program.executable));
-  const VettedPlugin plugin = vet_plugin(job.plugin_file, {config.precision.sha256, config.plugins.require_pin});
-  job.fingerprint = fingerprint_of(job.loaded, plugin.sha256, data.all().size());
-  return job;
-}
 
 void warn_about_threads(const Config& config, int local_ranks) {
   const unsigned cores = std::thread::hardware_concurrency();
@@ -103,7 +63,7 @@ ExitCode code_of(const RunFinished& finished) {
 ExitCode train_on(World world, const Job& job, std::unique_ptr<Report>& report) {
   EventListener silent;
   Packet packet;
-  packet.call_hash = job.fingerprint;
+  packet.fingerprint = job.fingerprint;
   world.impl().exchange.agree_after(
       Operation::start,
       [&] {
@@ -149,45 +109,32 @@ RankOutcome run_rank(const Job& job, const Rendezvous& rendezvous) {
     return fail(error.exit_code(), false, error.what());
   } catch (const CommError& error) {
     return fail(error.exit_code(), false, error.what());
-  } catch (const Error& error) {
-    return fail(error.exit_code(), true, error.what());
-  } catch (const std::bad_alloc&) {
-    return fail(ExitCode::failed, true, "out of memory; use a smaller model or batch, or more ranks");
-  } catch (const std::exception& error) {
-    return fail(ExitCode::failed, true, error.what());
+  } catch (...) {
+    const Failure failure = describe(std::current_exception());
+    return fail(failure.exit_code, true, failure.text);
   }
 }
 
 int train(const Arguments& arguments, const Program& program) {
-  if (arguments.ranks > 0 && std::getenv("RANK") != nullptr && std::getenv("WORLD_SIZE") != nullptr) {
+  if (arguments.ranks > 0 && is_rank_by_environment()) {
     throw UsageError(
-        "--ranks was given, but RANK and WORLD_SIZE are set too: this process is a rank already; leave out --ranks, or "
+        "--ranks was given, but RANK or WORLD_SIZE is set too: this process is a rank already; leave out --ranks, or "
         "unset them");
   }
   const std::optional<Rendezvous> environment = rendezvous_from_environment();
   const int ranks = std::max(arguments.ranks, 1);
-  const Job job = prepare(arguments, program, environment ? environment->world_size : ranks);
-  int exit_code = 0;
-  std::string message;
+  const Job job =
+      prepare({arguments.config, arguments.overrides, environment ? environment->world_size : ranks}, program);
+  JobOutcome outcome;
   if (arguments.ranks > 1) {
     warn_about_threads(job.loaded.config, ranks);
-    const JobOutcome outcome = launch(ranks, [&](const LocalRank& local) {
-      Rendezvous rendezvous;
-      rendezvous.rank = local.rank;
-      rendezvous.world_size = local.world_size;
-      rendezvous.port = local.port;
-      rendezvous.listen_fd = local.listen_fd;
-      return run_rank(job, rendezvous);
-    });
-    exit_code = outcome.exit_code;
-    message = outcome.message;
+    outcome = launch(ranks, [&](const LocalRank& local) { return run_rank(job, rendezvous_of(local)); });
   } else {
-    const RankOutcome outcome = run_rank(job, environment.value_or(Rendezvous{}));
-    exit_code = outcome.exit_code;
-    message = outcome.message;
+    const RankOutcome alone = run_rank(job, environment.value_or(Rendezvous{}));
+    outcome = {alone.exit_code, alone.message};
   }
-  if (!message.empty()) std::fprintf(stderr, "mantissa: error: %s\n", message.c_str());
-  return exit_code;
+  if (!outcome.message.empty()) std::fprintf(stderr, "mantissa: error: %s\n", outcome.message.c_str());
+  return outcome.exit_code;
 }
 
 }  // namespace

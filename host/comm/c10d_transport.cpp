@@ -10,7 +10,6 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "comm/process_group.h"
-#include "comm/reduce_kernel.h"
 #include "comm/transport.h"
 
 namespace mantissa {
@@ -166,7 +165,7 @@ class C10dTransport final : public Transport {
       for (size_t r = 0; r < from.size(); ++r)
         from[r] = parts.const_data_ptr<T>() + static_cast<int64_t>(r) * parts.size(1) + range.begin;
       norm.add(reduce_and_measure(std::span<T>(into + range.begin, static_cast<size_t>(range.end - range.begin)), from,
-                                  {options.scale, options.accumulate, options.norm_type}));
+                                  options));
     }
     return norm;
   }

@@ -9,23 +9,6 @@
 namespace mantissa {
 namespace {
 
-struct Described {
-  ExitCode exit_code;
-  std::string text;
-};
-
-Described describe(const std::exception_ptr& failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const Error& error) {
-    return {error.exit_code(), error.what()};
-  } catch (const std::exception& error) {
-    return {ExitCode::failed, error.what()};
-  } catch (...) {
-    return {ExitCode::failed, "an exception that is no std::exception"};
-  }
-}
-
 const char* name(Operation operation) {
   switch (operation) {
     case Operation::none: return "barrier";
@@ -45,6 +28,24 @@ const char* name(Operation operation) {
   return "unknown";
 }
 
+// Ranks are at one place, but what has to be the same there is not.
+[[noreturn]] void throw_different(Operation operation, const std::string& who) {
+  switch (operation) {
+    case Operation::start:
+      throw UsageError(
+          who +
+          " were given different configs, texts or plugins; start every rank with the same file and the same --set");
+    case Operation::shard:
+      throw CommError(who +
+                      " want to shard different modules, or in different ways; names, shapes, types, units and options "
+                      "must be the same on every rank");
+    default:
+      throw CommError(who +
+                      " ran different units, or in another order, in this step; every rank must run the same units in "
+                      "the same order");
+  }
+}
+
 double reduce(double a, double b, ReduceOp op) {
   if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<double>::quiet_NaN();
   switch (op) {
@@ -60,7 +61,7 @@ double reduce(double a, double b, ReduceOp op) {
 void Exchange::remember_failure(std::exception_ptr cause) {
   if (failure_ || agreed_) return;
   failure_ = std::move(cause);
-  const Described what = describe(failure_);
+  const Failure what = describe(failure_);
   exit_code_ = what.exit_code;
   if (transport_.world_size() > 1) transport_.group().report_fault(what.exit_code, what.text);
 }
@@ -120,27 +121,12 @@ void Exchange::check_same_place(const std::vector<Packet>& packets) const {
                       std::to_string(first.sequence) + ") met \"" + name(other.operation) + "\" (exchange " +
                       std::to_string(other.sequence) + "); every rank must make the same calls in the same order");
     }
-    if (other.call_hash != first.call_hash && first.operation == Operation::start) {
-      throw UsageError(
-          who +
-          " were given different configs, texts or plugins; start every rank with the same file and the same --set");
-    }
-    if (other.call_hash != first.call_hash && first.operation == Operation::shard) {
-      throw CommError(who +
-                      " want to shard different modules, or in different ways; names, shapes, types, units and options "
-                      "must be the same on every rank");
-    }
-    if (other.call_hash != first.call_hash) {
-      throw CommError(who +
-                      " ran different units, or in another order, in this step; every rank must run the same units in "
-                      "the same order");
-    }
+    if (other.fingerprint != first.fingerprint) throw_different(first.operation, who);
     if (other.count != first.count || (first.operation == Operation::all_reduce && other.decision != first.decision)) {
       throw CommError(who + " reduce different things: " + std::to_string(first.count) + " and " +
                       std::to_string(other.count) + " values");
     }
-    const bool same_scale = other.loss_scale == first.loss_scale;
-    if (!same_scale) {
+    if (other.loss_scale != first.loss_scale) {
       throw Error(who + " have different loss scales: " + std::to_string(first.loss_scale) + " and " +
                   std::to_string(other.loss_scale) +
                   "; a plugin's loss_scale must return the same number on every rank");

@@ -28,32 +28,30 @@ enum class Operation : uint32_t {
 struct Packet {
   uint64_t sequence = 0;  ///< exchanges made so far
   Operation operation = Operation::none;
-  int32_t exit_code = 0;   ///< 0: this rank is well; else it fails with this code, and the cause is in the store
-  uint32_t requests = 0;   ///< bit mask of Request
-  int32_t decision = 0;    ///< mts_decision
-  double loss_sum = 0;     ///< nats, summed over this rank's targets
-  double loss_weight = 0;  ///< targets
-  uint64_t nonfinite = 0;  ///< gradient elements that are NaN or infinite
-  double largest = 0;      ///< PartialNorm
-  double scaled_sum = 0;   ///< PartialNorm
-  double norm_type = 2;    ///< PartialNorm
-  double loss_scale = 1;   ///< equal on all ranks
-  uint64_t call_hash = 0;  ///< of the unit calls of this step, equal on all ranks
-  uint64_t count = 0;      ///< values that follow in a payload, equal on all ranks
-  double peak_memory = 0;  ///< peak RSS, bytes
+  int32_t exit_code = 0;     ///< 0: this rank is well; else it fails with this code, and the cause is in the store
+  uint32_t requests = 0;     ///< bit mask of Request
+  int32_t decision = 0;      ///< mts_decision
+  double loss_sum = 0;       ///< nats, summed over this rank's targets
+  double loss_weight = 0;    ///< targets
+  uint64_t nonfinite = 0;    ///< gradient elements that are NaN or infinite
+  double largest = 0;        ///< PartialNorm
+  double scaled_sum = 0;     ///< PartialNorm
+  double norm_type = 2;      ///< PartialNorm
+  double loss_scale = 1;     ///< equal on all ranks
+  uint64_t fingerprint = 0;  ///< of what must be equal on all ranks at this operation; 0 where nothing is compared
+  uint64_t count = 0;        ///< values that follow in a payload, equal on all ranks
+  double peak_memory = 0;    ///< peak RSS, bytes
   uint64_t reserved[3] = {};
 
-  void set_norm(const PartialNorm& norm);
+  void set_norm(const PartialNorm& part) {
+    norm_type = part.norm_type;
+    largest = part.largest;
+    scaled_sum = part.scaled_sum;
+    nonfinite = part.nonfinite;
+  }
   PartialNorm norm() const { return {norm_type, largest, scaled_sum, nonfinite}; }
 };
 static_assert(sizeof(Packet) == 128 && std::is_trivially_copyable_v<Packet>);
-
-inline void Packet::set_norm(const PartialNorm& norm) {
-  norm_type = norm.norm_type;
-  largest = norm.largest;
-  scaled_sum = norm.scaled_sum;
-  nonfinite = norm.nonfinite;
-}
 
 /// Bits of Packet::requests: what a rank wants to happen after this step. Combined by or.
 enum Request : uint32_t { kStopInterrupted = 1, kStopTerminated = 2 };

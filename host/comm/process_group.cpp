@@ -6,9 +6,9 @@
 #include <exception>
 #include <future>
 #include <memory>
-#include <set>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include <c10/util/Logging.h>
 #include <unistd.h>
@@ -67,11 +67,48 @@ Fault parse_fault(int rank, const std::vector<uint8_t>& bytes) {
   return {rank, static_cast<ExitCode>(std::atoi(text.c_str())), bar == std::string::npos ? text : text.substr(bar + 1)};
 }
 
+std::string lost_key(int rank) { return "lost/" + std::to_string(rank); }
+
+struct Search {
+  std::optional<Fault> fault;  // the first that a rank reported
+  std::vector<int> silent;     // ranks that said nothing at all
+};
+
+// A survivor sees only that a connection broke. The rank that went first said why, or said nothing because it was
+// killed; every other survivor will say that it lost somebody. So: look for a cause first, then for the rank that stays
+// silent.
+Search search_for_cause(c10d::Store& store, int rank, int world_size) {
+  const auto deadline = std::chrono::steady_clock::now() + kFaultPatience;
+  Search found;
+  do {
+    found.silent.clear();
+    for (int peer = 0; peer < world_size; ++peer) {
+      if (peer == rank) continue;
+      if (store.check({fault_key(peer)})) return {parse_fault(peer, store.get(fault_key(peer))), {}};
+      if (!store.check({lost_key(peer)})) found.silent.push_back(peer);
+    }
+    if (found.silent.empty()) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  } while (std::chrono::steady_clock::now() < deadline);
+  return found;
+}
+
 }  // namespace
 
+Rendezvous rendezvous_of(const LocalRank& local) {
+  Rendezvous rendezvous;
+  rendezvous.rank = local.rank;
+  rendezvous.world_size = local.world_size;
+  rendezvous.port = local.port;
+  rendezvous.listen_fd = local.listen_fd;
+  return rendezvous;
+}
+
+bool is_rank_by_environment() { return environment("RANK") || environment("WORLD_SIZE"); }
+
 std::optional<Rendezvous> rendezvous_from_environment() {
+  if (!is_rank_by_environment()) return std::nullopt;
   const auto rank = environment("RANK"), world_size = environment("WORLD_SIZE");
-  if (!rank && !world_size) return std::nullopt;
   if (!rank || !world_size) {
     throw UsageError(std::string("environment variable ") + (rank ? "WORLD_SIZE" : "RANK") +
                      " is not set, but its partner is: set both, or neither to run one rank");
@@ -180,56 +217,31 @@ std::optional<Fault> ProcessGroup::fault_of(int rank, std::chrono::milliseconds 
   return *found;
 }
 
-// A survivor sees only that a connection broke. The rank that went first said why, or said nothing because it was
-// killed; every other survivor will say that it lost somebody. So: look for a cause first, then for the rank that stays
-// silent.
 void ProcessGroup::explain(const std::string& what, const std::string& reason) {
   const std::string lost = what + " failed on rank " + std::to_string(rank());
-  std::set<int> silent;
+  const auto found = std::make_shared<Search>();
   try {
-    const auto deadline = std::chrono::steady_clock::now() + kFaultPatience;
-    if (!reported_) {  // "lost": this rank is a victim, not a cause
-      bounded(kFaultPatience, [store = state_->store, key = "lost/" + std::to_string(rank()),
-                               value = first_line(reason)] { store->set(key, value); });
-    }
-    do {
-      silent.clear();
-      for (int peer = 0; peer < world_size(); ++peer) {
-        if (peer == rank()) continue;
-        if (const auto fault = fault_of(peer, std::chrono::milliseconds(0)))
-          throw PeerFailed(fault->rank, fault->exit_code, fault->cause);
-        auto lost_too = std::make_shared<bool>(false);
-        bounded(kFaultPatience, [lost_too, store = state_->store, key = "lost/" + std::to_string(peer)] {
-          *lost_too = store->check({key});
-        });
-        if (!*lost_too) silent.insert(peer);
-      }
-      if (silent.empty()) break;
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    } while (std::chrono::steady_clock::now() < deadline);
-  } catch (const PeerFailed&) {
-    throw;
+    bounded(2 * kFaultPatience, [found, store = state_->store, reason = first_line(reason), tells = !reported_,
+                                 rank = rank(), world_size = world_size()] {
+      if (tells) store->set(lost_key(rank), reason);  // a victim, not a cause
+      *found = search_for_cause(*store, rank, world_size);
+    });
   } catch (const std::exception&) {
     throw CommError("rank 0 is gone: " + lost + ", and the store that rank 0 keeps does not answer");
   }
+  if (found->fault) throw PeerFailed(found->fault->rank, found->fault->exit_code, found->fault->cause);
   std::string names;
-  for (int peer : silent) names += (names.empty() ? "rank " : ", rank ") + std::to_string(peer);
+  for (int peer : found->silent) names += (names.empty() ? "rank " : ", rank ") + std::to_string(peer);
   throw CommError(
       lost +
-      (silent.empty() ? std::string() : "; " + names + " gave no sign of life: killed, hung or on a lost machine") +
+      (names.empty() ? std::string() : "; " + names + " gave no sign of life: killed, hung or on a lost machine") +
       " (" + first_line(reason) + ")");
 }
 
 void install_terminate_handler() {
   std::set_terminate([] {
-    std::string reason = "unknown";
-    try {
-      if (const auto current = std::current_exception()) std::rethrow_exception(current);
-    } catch (const std::exception& error) {
-      reason = first_line(error.what());
-    } catch (...) {
-      reason = "an exception that is no std::exception";
-    }
+    const auto current = std::current_exception();
+    const std::string reason = current ? first_line(describe(current).text) : "unknown";
     log::error("this rank ends: an error on a thread of the communication library (" + reason +
                "). If it speaks of sizes, ranks called different collectives: all ranks must run the same units in the "
                "same order");

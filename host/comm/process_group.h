@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "comm/launcher.h"
 
 namespace c10d {
 class Backend;
@@ -24,6 +25,12 @@ struct Rendezvous {
   bool store_exists = false;  ///< the port already listens (torchrun's agent): all ranks are clients
   std::string store_prefix;   ///< keys of one attempt of a restarted job
 };
+
+/// Of a rank that `launch` started.
+Rendezvous rendezvous_of(const LocalRank& local);
+
+/// True if RANK or WORLD_SIZE is set: somebody else has started this process as a rank.
+bool is_rank_by_environment();
 
 /// Reads RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; nothing if none of them is set.
 /// Throws UsageError where they contradict each other or cannot be read.

@@ -78,12 +78,9 @@ RankOutcome run_caught(const RankBody& body, const LocalRank& local) {
     return body(local);
   } catch (const PeerFailed& error) {
     return {static_cast<int>(error.exit_code()), false, error.what()};
-  } catch (const Error& error) {
-    return {static_cast<int>(error.exit_code()), true, error.what()};
-  } catch (const std::exception& error) {
-    return {static_cast<int>(ExitCode::failed), true, error.what()};
   } catch (...) {
-    return {static_cast<int>(ExitCode::failed), true, "an exception of unknown type"};
+    const Failure failure = describe(std::current_exception());
+    return {static_cast<int>(failure.exit_code), true, failure.text};
   }
 }
 
@@ -107,8 +104,8 @@ void read_nothing() {
   die_with(launcher);
   read_nothing();
   start.forget_launcher();
-  // A pipe would be buffered by blocks, which end in the middle of a line. A buffer of our own, as glibc goes on with blocks
-  // for the rest of one that the launcher has used.
+  // A pipe would be buffered by blocks, which end in the middle of a line. A buffer of our own, as glibc goes on with
+  // blocks for the rest of one that the launcher has used.
   static char line_buffer[BUFSIZ];
   std::setvbuf(stdout, line_buffer, _IOLBF, sizeof line_buffer);
   ::pthread_sigmask(SIG_SETMASK, &start.signal_mask, nullptr);

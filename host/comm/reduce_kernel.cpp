@@ -25,7 +25,7 @@ void reduce_block(T* __restrict into, std::span<const T* const> parts, size_t of
 }
 
 template <class T>
-PartialNorm reduce(std::span<T> into, std::span<const T* const> parts, const ReduceKernelOptions& options) {
+PartialNorm reduce(std::span<T> into, std::span<const T* const> parts, const ReduceOptions& options) {
   PartialNorm norm{options.norm_type};
   for (size_t offset = 0; offset < into.size(); offset += kBlock) {
     const size_t size = std::min(kBlock, into.size() - offset);
@@ -38,11 +38,11 @@ PartialNorm reduce(std::span<T> into, std::span<const T* const> parts, const Red
 }  // namespace
 
 PartialNorm reduce_and_measure(std::span<float> into, std::span<const float* const> parts,
-                               const ReduceKernelOptions& options) {
+                               const ReduceOptions& options) {
   return reduce(into, parts, options);
 }
 PartialNorm reduce_and_measure(std::span<double> into, std::span<const double* const> parts,
-                               const ReduceKernelOptions& options) {
+                               const ReduceOptions& options) {
   return reduce(into, parts, options);
 }
 

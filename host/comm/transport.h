@@ -12,6 +12,7 @@
 
 #include "comm/packet.h"
 #include "comm/partial_norm.h"
+#include "comm/reduce_kernel.h"
 
 namespace mantissa {
 
@@ -33,12 +34,6 @@ struct UnitLayout {
   at::ScalarType storage_dtype = at::kFloat;  ///< shard and reduced gradient: kFloat or kDouble
   at::ScalarType reduce_dtype = at::kFloat;   ///< gradients on the wire
   bool replicated = false;
-};
-
-struct ReduceOptions {
-  double scale = 1;         ///< the sum over ranks is multiplied by it (1 / world_size: the mean)
-  bool accumulate = false;  ///< add to the gradient shard instead of overwriting it
-  double norm_type = 2;     ///< of the partial norm
 };
 
 class Transport {

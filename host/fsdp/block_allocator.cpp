@@ -48,14 +48,13 @@ void BlockAllocator::release(void* memory) {
 void* BlockAllocator::take(size_t size) {
   const std::lock_guard lock(mutex_);
   void* memory = nullptr;
-  const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) { return kept.size == size; });
-  if (found != kept_.end()) {
-    memory = found->memory;
+  if (auto& same_size = kept_of_size_[size]; !same_size.empty()) {
+    memory = same_size.back()->memory;
     kept_bytes_ -= size;
-    kept_.erase(found);
+    kept_.erase(same_size.back());
+    same_size.pop_back();
   } else {
-    // Together with what is in use, kept blocks never hold more than a tenth above what was once in use at the same
-    // time.
+    // With what is in use, kept blocks never hold more than a tenth above what was once in use at the same time.
     const size_t bound = std::max(peak_used_bytes_, used_bytes_ + size) / 10 * 11;
     evict_down_to(bound > used_bytes_ + size ? bound - used_bytes_ - size : 0);
     memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -79,6 +78,7 @@ void BlockAllocator::give(void* memory) {
     return;
   }
   kept_.push_front({memory, found->second});
+  kept_of_size_[found->second].push_back(kept_.begin());
   used_bytes_ -= found->second;
   kept_bytes_ += found->second;
   used_.erase(found);
@@ -86,8 +86,10 @@ void BlockAllocator::give(void* memory) {
 
 void BlockAllocator::evict_down_to(size_t kept) {
   while (kept_bytes_ > kept) {
-    munmap(kept_.back().memory, kept_.back().size);
-    kept_bytes_ -= kept_.back().size;
+    const Kept oldest = kept_.back();
+    munmap(oldest.memory, oldest.size);
+    kept_bytes_ -= oldest.size;
+    kept_of_size_[oldest.size].pop_front();
     kept_.pop_back();
   }
 }

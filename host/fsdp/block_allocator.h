@@ -7,10 +7,10 @@
 #include <c10/core/Allocator.h>
 
 #include <cstddef>
+#include <deque>
 #include <list>
-#include <map>
 #include <mutex>
-#include <vector>
+#include <unordered_map>
 
 namespace mantissa {
 
@@ -45,9 +45,11 @@ class BlockAllocator final : public c10::Allocator {
     void* memory;
     size_t size;
   };
+  using KeptList = std::list<Kept>;
   mutable std::mutex mutex_;  // autograd and Gloo free on threads of their own
-  std::map<void*, size_t> used_;
-  std::list<Kept> kept_;  // the one that was freed last at the front
+  std::unordered_map<void*, size_t> used_;
+  KeptList kept_;                                                            // the one that was freed last at the front
+  std::unordered_map<size_t, std::deque<KeptList::iterator>> kept_of_size_;  // the one that was freed last at the back
   size_t used_bytes_ = 0, kept_bytes_ = 0, peak_used_bytes_ = 0;
 };
 

@@ -5,7 +5,6 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/GradMode.h>
 
 #include "base/error.h"
 
@@ -45,10 +44,7 @@ FlatParameter::FlatParameter(Transport& transport, const std::string& name, std:
   shard_.set_requires_grad(trainable_);
 
   flat_ = at::empty({layout_.padded()}, dtypes_.param);
-  for (size_t i = 0; i < members_.size(); ++i) {
-    at::Tensor& tensor = members_[i].tensor;
-    tensor.set_data(member_of(flat_, i));
-  }
+  for (size_t i = 0; i < members_.size(); ++i) members_[i].tensor.set_data(member_of(flat_, i));
   swap_memory(no_memory());  // what at::empty gave
   if (replicated) unshard();
 }
@@ -73,18 +69,9 @@ void FlatParameter::unshard() {
   swap_memory(transport_.acquire(unit_, dtypes_.param));
 }
 
-bool FlatParameter::holds(const at::Tensor& tensor) const {
-  return !replicated() && tensor.storage().unsafeGetStorageImpl() == flat_.storage().unsafeGetStorageImpl();
-}
-
 void FlatParameter::reshard() {
   if (!gathered_ || replicated()) return;
   transport_.release(unit_, swap_memory(no_memory()));
-}
-
-void FlatParameter::publish() {
-  transport_.publish(unit_);
-  renew();
 }
 
 void FlatParameter::renew() {
@@ -94,6 +81,15 @@ void FlatParameter::renew() {
   } else {
     reshard();
   }
+}
+
+void FlatParameter::publish() {
+  transport_.publish(unit_);
+  renew();
+}
+
+bool FlatParameter::holds(const at::Tensor& tensor) const {
+  return !replicated() && tensor.storage().unsafeGetStorageImpl() == flat_.storage().unsafeGetStorageImpl();
 }
 
 void FlatParameter::check_members_in_place() const {
@@ -163,8 +159,8 @@ void FlatParameter::reduce(double norm_type) {
   gradient_ = deferred_ = at::Tensor();
   const bool accumulate = shard_.grad().defined();
   const at::Tensor reduced = transport_.grad_shard(unit_);
-  if (accumulate && shard_.grad().data_ptr() != reduced.data_ptr())
-    reduced.copy_(shard_.grad());  // a gradient of the user's own
+  const bool is_users_own = accumulate && shard_.grad().data_ptr() != reduced.data_ptr();
+  if (is_users_own) reduced.copy_(shard_.grad());
   const PartialNorm norm = transport_.reduce(unit_, {1.0 / transport_.world_size(), accumulate, norm_type});
   shard_.mutable_grad() = reduced;
   partial_norm_ = replicated() && transport_.rank() != 0 ? PartialNorm{norm_type} : norm;
@@ -172,9 +168,7 @@ void FlatParameter::reduce(double norm_type) {
 
 at::Tensor FlatParameter::copy_in_members() const {
   at::Tensor full = at::zeros({layout_.padded()}, dtypes_.storage);
-  for (size_t i = 0; i < members_.size(); ++i) {
-    member_of(full, i).copy_(members_[i].tensor);
-  }
+  for (size_t i = 0; i < members_.size(); ++i) member_of(full, i).copy_(members_[i].tensor);
   return full;
 }
 
@@ -194,9 +188,9 @@ void FlatParameter::set_full(const at::Tensor& full) {
 
 at::Tensor FlatParameter::masters_of(const at::Tensor& before) const {
   const at::NoGradGuard no_grad;
-  if (dtypes_.param == dtypes_.storage) return copy_in_members();
-  const at::Tensor now =
-      copy_in_members();  // widened: what was not written has lost the digits that param_dtype cannot hold
+  if (!narrowed()) return copy_in_members();
+  // Widened: what was not written has lost the digits that param_dtype cannot hold.
+  const at::Tensor now = copy_in_members();
   return at::where(before.to(dtypes_.param).to(dtypes_.storage).eq(now), before, now);
 }
 

@@ -35,17 +35,17 @@ class FlatParameter {
   const std::vector<Piece>& pieces() const { return pieces_; }  ///< of this rank
   bool trainable() const { return trainable_; }
   bool replicated() const { return layout_.replicated(); }
-  bool gathered() const { return gathered_; }
   bool narrowed() const { return dtypes_.param != dtypes_.storage; }
   size_t gathered_bytes() const;  ///< of the flat buffer when gathered
 
   void unshard();  ///< [all ranks] idempotent
-  /// Nothing that was gathered is old: frees it, or takes a replicated one from the shard anew.
+  void reshard();  ///< idempotent; nothing for a replicated one
+  /// The shard may have changed: frees what was gathered before, or takes a replicated one from the shard anew.
   void renew();
+  /// renew(), and says to the transport that this rank has changed the shard.
+  void publish();
   /// True for a view of the flat buffer that comes and goes.
   bool holds(const at::Tensor& tensor) const;
-  void reshard();  ///< idempotent; nothing for a replicated one
-  void publish();  ///< the shard has changed
 
   /// This rank's piece: a flat leaf of storage_dtype; trainable ones have grad() after a reduce.
   const at::Tensor& shard() const { return shard_; }

@@ -53,7 +53,7 @@ void gather_before_backward_of(const at::TensorBase& tensor, const std::weak_ptr
 
 }  // namespace
 
-ForwardScope::ForwardScope(std::shared_ptr<UnitState> unit) : unit_(std::move(unit)), call_(std::make_shared<Call>()) {
+ForwardScope::ForwardScope(std::shared_ptr<UnitState> unit) : unit_(std::move(unit)), call_(std::make_unique<Call>()) {
   call_->grad_mode = at::GradMode::is_enabled();
   unit_->root().check_usable();
   if (unit_->is_root()) unit_->root().renew();

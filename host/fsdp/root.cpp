@@ -15,16 +15,6 @@
 namespace mantissa {
 namespace {
 
-std::string reason(const std::exception_ptr& failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const std::exception& error) {
-    return error.what();
-  } catch (...) {
-    return "an exception that is no std::exception";
-  }
-}
-
 bool inside_backward() { return torch::autograd::get_current_graph_task_id() != -1; }
 
 at::ScalarType or_else(at::ScalarType dtype, at::ScalarType fallback) {
@@ -32,14 +22,6 @@ at::ScalarType or_else(at::ScalarType dtype, at::ScalarType fallback) {
 }
 
 }  // namespace
-
-at::ScalarType common_dtype(const ModulePlan& plan) {
-  at::ScalarType dtype = plan.parameters.front().tensor.scalar_type();
-  for (const ParameterEntry& parameter : plan.parameters) {
-    if (parameter.tensor.scalar_type() != dtype) return at::ScalarType::Undefined;
-  }
-  return dtype;
-}
 
 Root::Root(ModulePlan plan, const World& world, const ShardOptions& options)
     : plan_(std::move(plan)), world_(world), options_(options) {}
@@ -82,7 +64,7 @@ void Root::agree_on_plan() {
     for (int64_t size : parameter.sizes) text += "," + std::to_string(size);
   }
   Packet packet;
-  packet.call_hash = std::hash<std::string>()(text);
+  packet.fingerprint = std::hash<std::string>()(text);
   exchange().agree(Operation::shard, packet);
 }
 
@@ -182,7 +164,8 @@ void Root::reset_peak() {
 
 void Root::check_usable() const {
   if (failure_)
-    throw Error("this root cannot be used any more: a backward pass ended with an error (" + reason(failure_) + ")");
+    throw Error("this root cannot be used any more: a backward pass ended with an error (" + describe(failure_).text +
+                ")");
   if (in_backward_ && !inside_backward()) {
     throw Error(
         "this root cannot be used any more: a backward pass ended with an exception before all gradients were reduced, "

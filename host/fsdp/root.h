@@ -100,7 +100,4 @@ class Root {
   std::exception_ptr failure_;
 };
 
-/// The dtype that `parameters` of a module share; Undefined if they differ.
-at::ScalarType common_dtype(const ModulePlan& plan);
-
 }  // namespace mantissa

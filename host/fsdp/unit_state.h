@@ -1,8 +1,9 @@
 // A unit at run time: when its parameters are gathered and freed, and when its gradients are complete.
 //
 // forward: gather, compute, free. backward: a hook on the outputs gathers, post-accumulate hooks on the parameters
-// collect the gradients, hooks on the inputs of the last outstanding call free. All of it is done by hooks on tensors,
-// as C++ modules have none, and no node is added to the user's graph.
+// collect the gradients, and a hook on an input of each call tells when its backward is over; after the last one the
+// gradients are reduced and the parameters freed. All of it is done by hooks on tensors, as C++ modules have none, and
+// no node is added to the user's graph.
 #pragma once
 #include <memory>
 #include <string>
@@ -27,7 +28,6 @@ class UnitState : public std::enable_shared_from_this<UnitState> {
   bool is_root() const { return is_root_; }
   size_t index() const { return index_; }
   Root& root() { return root_; }
-  bool gathered() const { return gathered_; }
   size_t gathered_bytes() const;  ///< that come and go: without replicated parameters
 
   void unshard();

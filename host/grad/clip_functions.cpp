@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "grad/gradients.h"
 
 namespace mantissa {
@@ -14,7 +15,7 @@ double clip_grad_norm_(Root& root, double max_norm, double norm_type, bool error
   Gradients gradients(root);
   const double total_norm = gradients.clip_norm(max_norm, norm_type);
   if (error_if_nonfinite && !std::isfinite(total_norm)) {
-    throw Diverged("the gradients' norm of type " + std::to_string(norm_type) + " is " + std::to_string(total_norm) +
+    throw Diverged("the gradients' norm of type " + short_text(norm_type, 6) + " is " + short_text(total_norm, 6) +
                    ", so they cannot be clipped; pass error_if_nonfinite = false to go on with them as they are");
   }
   gradients.apply();

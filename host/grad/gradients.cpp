@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "base/error.h"
+#include "base/number_text.h"
 
 namespace mantissa {
 namespace {
@@ -38,11 +39,11 @@ bool counts_here(const Root& root, const FlatParameter& flat) {
 
 void check_norm_type(double norm_type) {
   if (!is_norm_type(norm_type))
-    throw UsageError("norm_type is " + std::to_string(norm_type) + ", need a number in (0, inf]");
+    throw UsageError("norm_type is " + short_text(norm_type, 6) + ", need a number in (0, inf]");
 }
 
 void check_limit(const char* what, double limit) {
-  if (!(limit >= 0)) throw UsageError(std::string(what) + " is " + std::to_string(limit) + ", need a number >= 0");
+  if (!(limit >= 0)) throw UsageError(std::string(what) + " is " + short_text(limit, 6) + ", need a number >= 0");
 }
 
 void Gradients::begin_step(const PartialNorm& agreed) {
@@ -63,7 +64,7 @@ double Gradients::norm(double norm_type) {
   if (!known_is_valid_ || known_.norm_type != norm_type) {
     Packet packet;
     packet.set_norm(measure(norm_type));
-    packet.call_hash = root_.call_hash();
+    packet.fingerprint = root_.call_hash();
     const PartialNorm agreed = root_.exchange().agree(Operation::grad_norm, packet).norm;
     if (!known_is_valid_ || known_.norm_type == norm_type) known_ = agreed, known_is_valid_ = true;
     return agreed.value() * scaling_.factor;
@@ -86,7 +87,7 @@ void Gradients::clip_value(double limit) {
 
 void Gradients::scale(double factor) {
   if (!(factor >= 0) || factor == kInfinity)
-    throw UsageError("factor is " + std::to_string(factor) + ", need a finite number >= 0");
+    throw UsageError("factor is " + short_text(factor, 6) + ", need a finite number >= 0");
   check_reduced();
   scaling_.scale(factor);
   if (factor == 0) apply();  // the limit would be 0 * inf

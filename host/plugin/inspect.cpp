@@ -1,6 +1,5 @@
 #include "plugin/inspect.h"
 
-#include "base/error.h"
 #include "plugin/abi_version.h"
 #include "plugin/library.h"
 #include "plugin/options.h"
@@ -16,10 +15,6 @@ PluginDescription inspect_plugin(const std::filesystem::path& file) {
   return {library.identity(), clips_by, describe_options(library.option_specs())};
 }
 
-void check_plugin(const std::filesystem::path& file, const Config& config) {
-  const PluginLibrary library = load_plugin(file, {config.precision.sha256, config.plugins.require_pin});
-  check_clip_kind(library, config.clip);
-  check_options(library.option_specs(), config.precision.options);
-}
+void check_plugin(const std::filesystem::path& file, const Config& config) { load_configured_plugin(file, config); }
 
 }  // namespace mantissa

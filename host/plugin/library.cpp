@@ -54,6 +54,15 @@ boost::dll::shared_library load(const std::filesystem::path& copy, const VettedP
   }
 }
 
+void check_clip_kind(const PluginLibrary& library, const ClipConfig& clip) {
+  if (clip.kind == ClipKind::none) return;
+  const bool norm = clip.kind == ClipKind::norm;
+  if (library.understands(norm ? MTS_CLIP_NORM : MTS_CLIP_VALUE)) return;
+  throw ConfigError({clip.where + ": clip." + (norm ? "max_norm" : "value") + ": plugin " + library.identity().id +
+                     " does not clip by " +
+                     (norm ? "norm; fsdp_norm does" : "value; use max_norm, or a plugin that clips by value")});
+}
+
 }  // namespace
 
 struct PluginLibrary::Mapping {
@@ -169,13 +178,11 @@ PluginLibrary load_plugin(const std::filesystem::path& file, const VetOptions& o
   return PluginLibrary(vet_plugin(file, options));
 }
 
-void check_clip_kind(const PluginLibrary& library, const ClipConfig& clip) {
-  if (clip.kind == ClipKind::none) return;
-  const bool norm = clip.kind == ClipKind::norm;
-  if (library.understands(norm ? MTS_CLIP_NORM : MTS_CLIP_VALUE)) return;
-  throw ConfigError({clip.where + ": clip." + (norm ? "max_norm" : "value") + ": plugin " + library.identity().id +
-                     " does not clip by " +
-                     (norm ? "norm; fsdp_norm does" : "value; use max_norm, or a plugin that clips by value")});
+ConfiguredPlugin load_configured_plugin(const std::filesystem::path& file, const Config& config) {
+  PluginLibrary library = load_plugin(file, {config.precision.sha256, config.plugins.require_pin});
+  check_clip_kind(library, config.clip);
+  std::vector<CheckedOption> options = check_options(library.option_specs(), config.precision.options);
+  return {std::move(library), std::move(options)};
 }
 
 }  // namespace mantissa

@@ -37,8 +37,16 @@ class PluginLibrary {
   std::vector<OptionSpec> option_specs_;
 };
 
-/// Throws ConfigError if the plugin does not understand what [clip] asks for.
-void check_clip_kind(const PluginLibrary& library, const ClipConfig& clip);
+/// A plugin that fits a config.
+struct ConfiguredPlugin {
+  PluginLibrary library;
+  std::vector<CheckedOption> options;
+};
+
+/// Vets and loads `file` as [precision] and [plugins] of `config` say, and checks [precision.options] and [clip]
+/// against what the plugin declares; none of its slots is called. Throws PluginRefused; ConfigError for a clip kind
+/// that the plugin does not understand.
+ConfiguredPlugin load_configured_plugin(const std::filesystem::path& file, const Config& config);
 
 /// find, vet and load have their own calls; this is what most callers want after find_plugin.
 PluginLibrary load_plugin(const std::filesystem::path& file, const VetOptions& options = {});

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/number_text.h"
 
 namespace mantissa {
 namespace {
@@ -37,12 +38,6 @@ mts_clip clip_of(const ClipConfig& config) {
 bool same_norm(double a, double b) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
   return a == b || std::fabs(a - b) <= 1e-6 * std::fabs(b);
-}
-
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.9g", value);
-  return text;
 }
 
 }  // namespace
@@ -100,8 +95,8 @@ void Precision::call(Slot slot, Call call) {
     std::rethrow_exception(
         slot_failure(services_.plugin_id(), slot, status, thrown.empty() ? services_.text() : thrown));
   if (ms > slow_ms_ && slow_slots_.insert(slot).second) {
-    log::warning("plugin " + services_.plugin_id() + ": " + name(slot) + " took " + number(ms) +
-                 " ms, more than plugins.slow_ms = " + number(slow_ms_) + "; said once");
+    log::warning("plugin " + services_.plugin_id() + ": " + name(slot) + " took " + short_text(ms, 9) +
+                 " ms, more than plugins.slow_ms = " + short_text(slow_ms_, 9) + "; said once");
   }
 }
 
@@ -172,12 +167,12 @@ double Precision::clip(const StepState& state, const ClipConfig& config, double 
   const std::string who = "plugin " + services_.plugin_id() + ": clip ";
   if (total_norm == kUnset) throw Error(who + "did not set total_norm; it must be the norm before clipping");
   if (!same_norm(total_norm, norm)) {
-    throw Error(who + "returned total_norm " + number(total_norm) + ", but the norm before clipping, of type " +
-                number(clip.norm_type) + ", is " + number(norm));
+    throw Error(who + "returned total_norm " + short_text(total_norm, 9) + ", but the norm before clipping, of type " +
+                short_text(clip.norm_type, 9) + ", is " + short_text(norm, 9));
   }
   if (clip.kind == MTS_CLIP_VALUE && gradients_->scaling().limit > clip.limit && std::isfinite(norm) &&
       !gradients_->modified()) {
-    throw Error(who + "left the gradients unclamped, but [clip] asks for value = " + number(clip.limit));
+    throw Error(who + "left the gradients unclamped, but [clip] asks for value = " + short_text(clip.limit, 9));
   }
   return norm;
 }

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "report/number_text.h"
+#include "base/number_text.h"
 
 namespace mantissa {
 namespace {

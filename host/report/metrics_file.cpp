@@ -1,6 +1,6 @@
 #include "report/metrics_file.h"
 
-#include "report/number_text.h"
+#include "base/number_text.h"
 
 namespace mantissa {
 namespace {

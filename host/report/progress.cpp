@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <ostream>
 
-#include "report/number_text.h"
+#include "base/number_text.h"
 
 namespace mantissa {
 namespace {

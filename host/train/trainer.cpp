@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/number_text.h"
 #include "optim/schedule.h"
 #include "train/evaluate.h"
 #include "train/forward.h"
@@ -26,12 +27,6 @@ double peak_memory() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_maxrss) * 1024;
-}
-
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", value);
-  return text;
 }
 
 ShardOptions shard_options(const FsdpConfig& config, const NumberFormats& formats) {
@@ -57,15 +52,13 @@ Trainer::Trainer(const Config& config, const std::filesystem::path& plugin_file,
   model_ = make_model(config_.model, config_.run.seed);
   const ModulePlan plan = plan_units(*model_->module(), false, shard_options(config_.fsdp, {}));
 
-  std::optional<PluginLibrary> library;
-  std::vector<CheckedOption> options;
+  std::optional<ConfiguredPlugin> plugin;
   exchange().agree_after(Operation::load_plugin, [&] {
-    library.emplace(load_plugin(plugin_file, {config_.precision.sha256, config_.plugins.require_pin}));
-    check_clip_kind(*library, config_.clip);
-    options = check_options(library->option_specs(), config_.precision.options);
+    plugin.emplace(load_configured_plugin(plugin_file, config_));
     if (world_.rank() == 0 && config_.model.init) load_weights(*model_->module(), *config_.model.init);
   });
-  precision_ = std::make_unique<Precision>(std::move(*library), std::move(options), plan, exchange(), config_.plugins);
+  precision_ = std::make_unique<Precision>(std::move(plugin->library), std::move(plugin->options), plan, exchange(),
+                                           config_.plugins);
 
   root_ = Root::shard(model_->module(), plan, world_, shard_options(config_.fsdp, precision_->formats()));
   root_->set_norm_type(norm_type());
@@ -110,7 +103,6 @@ StepResult Trainer::step(bool logged) {
 
 void Trainer::backward(StepState& state, Packet& packet) {
   const Share share{world_.rank(), world_.size()};
-  const double targets = static_cast<double>(config_.train.batch * config_.train.microbatches * config_.model.context);
   root_->reset_call_hash();
   for (int64_t m = 0; m < config_.train.microbatches; ++m) {
     Batch batch = rows_at(data_.train(), sampler_.rows_of(step_, m, share), config_.model.context);
@@ -125,13 +117,13 @@ void Trainer::backward(StepState& state, Packet& packet) {
     }
     const Stopwatch stopwatch(phases_.backward);
     // The engine averages over ranks, so the mean over all targets of the step is the sum times world_size / targets.
-    (loss * (state.loss_scale * world_.size() / targets)).backward();
+    (loss * (state.loss_scale * world_.size() / targets_per_step())).backward();
   }
 }
 
 void Trainer::agree_after_backward(StepState& state, Packet packet) {
   packet.loss_scale = state.loss_scale;
-  packet.call_hash = root_->call_hash();
+  packet.fingerprint = root_->call_hash();
   packet.peak_memory = peak_memory();
   packet.set_norm(root_->partial_norm());
   const Agreed agreed = exchange().agree(Operation::backward, packet);
@@ -176,8 +168,8 @@ void Trainer::check_clipped(const StepResult& result) const {
   const double norm = result.grad_norm_clipped;
   if (config_.clip.kind != ClipKind::norm || !std::isfinite(norm) || norm <= config_.clip.limit * (1 + 1e-6)) return;
   throw Error("step " + std::to_string(step_) + ": plugin " + precision_->identity().id +
-              " clipped less than [clip] asks: the gradients' norm is " + number(norm) +
-              " after clipping, need at most max_norm = " + number(config_.clip.limit) +
+              " clipped less than [clip] asks: the gradients' norm is " + short_text(norm, 6) +
+              " after clipping, need at most max_norm = " + short_text(config_.clip.limit, 6) +
               "; use another plugin, or leave out [clip]");
 }
 
@@ -189,9 +181,10 @@ void Trainer::diverge(const StepState& state) {
     holders += (holders.empty() ? "" : ", ") + found[i].name + " (" + std::to_string(found[i].count) + ")";
   }
   if (found.size() > kNamed) holders += " and " + std::to_string(found.size() - kNamed) + " more parameters";
-  const std::string what = "step " + std::to_string(step_) + ": the gradients' norm is " + number(state.total_norm);
+  const std::string what =
+      "step " + std::to_string(step_) + ": the gradients' norm is " + short_text(state.total_norm, 6);
   if (found.empty()) {
-    throw Diverged(what + ", though every gradient is finite: their norm of type " + number(norm_type()) +
+    throw Diverged(what + ", though every gradient is finite: their norm of type " + short_text(norm_type(), 6) +
                    " leaves float64; use a larger clip.norm_type");
   }
   throw Diverged(what + "; elements that are not finite: " + holders +
@@ -201,9 +194,10 @@ void Trainer::diverge(const StepState& state) {
 void Trainer::skip(StepResult& result) {
   ++skipped_;
   ++consecutive_skips_;
-  result.skip_reason = result.state.found_inf                   ? "found_inf"
-                       : std::isfinite(result.state.total_norm) ? "plugin"
-                                                                : "grad_norm is " + number(result.state.total_norm);
+  result.skip_reason = result.state.found_inf ? "found_inf"
+                       : std::isfinite(result.state.total_norm)
+                           ? "plugin"
+                           : "grad_norm is " + short_text(result.state.total_norm, 6);
   if (consecutive_skips_ >= config_.train.max_consecutive_skips) {
     throw Diverged("step " + std::to_string(step_) + ": " + std::to_string(consecutive_skips_) +
                    " steps in a row were skipped (" + result.skip_reason +
@@ -233,9 +227,7 @@ RunFinished Trainer::run(EventListener& listener, const std::filesystem::path& f
   finished.skipped = skipped_;
   finished.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   all_phases_.step += phases_.step;  // of steps after the last row
-  finished.tokens_per_s =
-      static_cast<double>(step_ * config_.train.batch * config_.train.microbatches * config_.model.context) /
-      all_phases_.step.count();
+  finished.tokens_per_s = static_cast<double>(step_) * targets_per_step() / all_phases_.step.count();
   finished.train_loss = last_loss_;
   if (requests != 0) {
     finished.stopped_by = requests & kStopInterrupted ? "SIGINT" : "SIGTERM";
@@ -275,9 +267,7 @@ void Trainer::log_step(const StepResult& result, EventListener& listener) {
 
   const auto steps = static_cast<double>(phases_.steps);
   const auto mean_ms = [&](Phases::Duration total) { return total.count() * 1e3 / steps; };
-  metrics.tokens_per_s = steps *
-                         static_cast<double>(config_.train.batch * config_.train.microbatches * config_.model.context) /
-                         phases_.step.count();
+  metrics.tokens_per_s = steps * targets_per_step() / phases_.step.count();
   metrics.step_ms = mean_ms(phases_.step);
   metrics.forward_ms = mean_ms(phases_.forward);
   metrics.backward_ms = mean_ms(phases_.backward);
@@ -307,9 +297,9 @@ RunStarted Trainer::describe(const std::filesystem::path& folder) const {
   started.data = config_.data.path.filename().string() + ", " + std::to_string(data_.all().size()) + " bytes, " +
                  std::to_string(data_.heldout().size()) + " held out";
   started.plugin = precision_->identity();
-  started.clip = config_.clip.kind == ClipKind::norm
-                     ? "max_norm = " + number(config_.clip.limit) + " (p = " + number(config_.clip.norm_type) + ")"
-                 : config_.clip.kind == ClipKind::value ? "value = " + number(config_.clip.limit)
+  started.clip = config_.clip.kind == ClipKind::norm ? "max_norm = " + short_text(config_.clip.limit, 6) +
+                                                           " (p = " + short_text(config_.clip.norm_type, 6) + ")"
+                 : config_.clip.kind == ClipKind::value ? "value = " + short_text(config_.clip.limit, 6)
                                                         : "none";
   return started;
 }

@@ -52,6 +52,9 @@ class Trainer {
   bool is_last(int64_t step) const { return step + 1 == config_.run.steps; }
   bool is_logged(int64_t step) const;
   bool is_evaluated(int64_t step) const;
+  double targets_per_step() const {
+    return static_cast<double>(config_.train.batch * config_.train.microbatches * config_.model.context);
+  }
   double norm_type() const { return config_.clip.kind == ClipKind::norm ? config_.clip.norm_type : 2; }
   Exchange& exchange() { return world_.impl().exchange; }
 

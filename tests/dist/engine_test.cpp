@@ -55,15 +55,31 @@ Tensor batch(int rank, int64_t d = 5) {
 
 Tensor loss_of(const Tensor& y) { return y.pow(2).mean(); }
 
+// What the parameters of an unsharded module have in grad(), flat, by name.
+std::map<std::string, Tensor> gradients_of(const nn::Module& module) {
+  std::map<std::string, Tensor> gradients;
+  for (const auto& p : module.named_parameters()) {
+    if (p.value().grad().defined()) gradients[p.key()] = p.value().grad().reshape({-1});
+  }
+  return gradients;
+}
+
+// `call` must throw a UsageError that names all of `words`.
+template <class Call>
+void expect_usage_error(Call call, const std::vector<std::string>& words) {
+  try {
+    call();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const UsageError& error) {
+    for (const std::string& word : words) EXPECT_THAT(error.what(), ::testing::HasSubstr(word));
+  }
+}
+
 // Mean over ranks of the gradients of the unsharded module, by name.
 std::map<std::string, Tensor> reference_gradients(Net net, int world_size, int64_t d = 5) {
   for (int rank = 0; rank < world_size; ++rank)
     (loss_of(net(batch(rank, d).to(net->head->weight.scalar_type()))) / world_size).backward();
-  std::map<std::string, Tensor> gradients;
-  for (const auto& p : net->named_parameters()) {
-    if (p.value().grad().defined()) gradients[p.key()] = p.value().grad().reshape({-1});
-  }
-  return gradients;
+  return gradients_of(*net);
 }
 
 void expect_gradients(const Root& root, const std::map<std::string, Tensor>& want, double tolerance) {
@@ -255,12 +271,7 @@ TEST(EngineTies, TiedAcrossUnits_RefusedWithBothNames) {
     Tensor forward(Tensor x) { return x; }
   };
   PairImpl pair(shared);
-  try {
-    plan_units(pair, false, {});
-    ADD_FAILURE() << "tied parameters in two units were taken";
-  } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("first.w"), ::testing::HasSubstr("second.w")));
-  }
+  expect_usage_error([&] { plan_units(pair, false, {}); }, {"first.w", "second.w"});
 }
 
 // A Linear on a 3-D input returns a view; an in-place operation on it used to bypass the hook that gathers before
@@ -281,9 +292,7 @@ TEST(EngineHooks, InPlaceOnAViewThatAUnitReturned_StillGathers) {
     auto z = reference->forward(x.clone());
     z += 1;
     loss_of(z).backward();
-    std::map<std::string, Tensor> want;
-    for (const auto& p : reference->named_parameters()) want[p.key()] = p.value().grad().reshape({-1});
-    expect_gradients(model.root(), want, 1e-6);
+    expect_gradients(model.root(), gradients_of(*reference), 1e-6);
   });
 }
 
@@ -362,9 +371,7 @@ TEST(EngineHooks, TensorThatEveryUnitTakes_DoesNotKeepThemGathered) {
     ConditionedNet reference;
     for (int rank = 0; rank < world.size(); ++rank)
       (loss_of(reference->forward(batch(rank))) / world.size()).backward();
-    std::map<std::string, Tensor> want;
-    for (const auto& p : reference->named_parameters()) want[p.key()] = p.value().grad().reshape({-1});
-    expect_gradients(model.root(), want, 1e-6);
+    expect_gradients(model.root(), gradients_of(*reference), 1e-6);
   });
 }
 
@@ -398,9 +405,7 @@ TEST(EngineHooks, LeafAsInput_DoesNotFreeTooEarly) {
     torch::manual_seed(2);
     QueryNet reference;
     loss_of(reference->forward(torch::ones({3, 5}))).backward();
-    std::map<std::string, Tensor> want;
-    for (const auto& p : reference->named_parameters()) want[p.key()] = p.value().grad().reshape({-1});
-    expect_gradients(model.root(), want, 1e-6);
+    expect_gradients(model.root(), gradients_of(*reference), 1e-6);
   });
 }
 
@@ -510,12 +515,7 @@ TEST(EngineFaults, UnitThatReturnsItsParameter_IsNamed) {
   };
   test::on_ranks(2, [](const World& world) {
     auto model = fully_shard(nn::ModuleHolder<LeakNetImpl>(std::make_shared<LeakNetImpl>()), world);
-    try {
-      model(torch::ones({2}));
-      ADD_FAILURE() << "a freed parameter was handed out";
-    } catch (const UsageError& error) {
-      EXPECT_THAT(error.what(), ::testing::HasSubstr("leak"));
-    }
+    expect_usage_error([&] { model(torch::ones({2})); }, {"leak"});
   });
 }
 
@@ -567,12 +567,7 @@ TEST(EngineFaults, ParameterMovedOutOfItsUnit_IsNamed) {
   test::on_ranks(1, [](const World& world) {
     auto model = fully_shard(seeded_net(), world);
     model.module()->blocks[0]->a->weight.set_data(torch::zeros({5, 5}));
-    try {
-      model(batch(0));
-      ADD_FAILURE() << "a moved parameter was used";
-    } catch (const UsageError& error) {
-      EXPECT_THAT(error.what(), ::testing::HasSubstr("block0.a.weight"));
-    }
+    expect_usage_error([&] { model(batch(0)); }, {"block0.a.weight"});
   });
 }
 
@@ -606,7 +601,7 @@ TEST(EngineFaults, RanksRunDifferentUnits_IsSaidBeforeTheStep) {
     const torch::NoGradGuard no_grad;
     model.module()->blocks[world.rank() == 0 ? 0 : 1](batch(0));  // equal sizes: the gathers mix silently
     Packet packet;
-    packet.call_hash = model.root().call_hash();
+    packet.fingerprint = model.root().call_hash();
     world.impl().exchange.agree(Operation::backward, packet);
   });
   EXPECT_EQ(outcome.exit_code, 1);

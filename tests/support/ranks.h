@@ -15,12 +15,7 @@
 namespace mantissa::test {
 
 inline World join(const LocalRank& local, std::chrono::seconds timeout) {
-  Rendezvous rendezvous;
-  rendezvous.rank = local.rank;
-  rendezvous.world_size = local.world_size;
-  rendezvous.port = local.port;
-  rendezvous.listen_fd = local.listen_fd;
-  return World(std::make_shared<World::Impl>(rendezvous, timeout));
+  return World(std::make_shared<World::Impl>(rendezvous_of(local), timeout));
 }
 
 /// Runs `body` on `world_size` ranks and returns how the job ended. A failed expectation of a rank is a failure of the

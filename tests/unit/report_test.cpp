@@ -10,10 +10,10 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "report/event_log.h"
 #include "report/listeners.h"
 #include "report/metrics_file.h"
-#include "report/number_text.h"
 #include "report/progress.h"
 #include "report/run_folder.h"
 

@@ -41,7 +41,7 @@ class ForwardScope {
  private:
   struct Call;
   std::shared_ptr<UnitState> unit_;
-  std::shared_ptr<Call> call_;
+  std::unique_ptr<Call> call_;
   int exceptions_ = std::uncaught_exceptions();
 };
 
