@@ -25,6 +25,17 @@ PluginRefused::PluginRefused(std::string_view kind, const std::string& message)
 PeerFailed::PeerFailed(int rank, ExitCode exit_code, const std::string& cause)
     : Error("rank " + std::to_string(rank) + " failed: " + cause, exit_code), rank_(rank) {}
 
+namespace {
+
+// Without the stack trace that LibTorch puts behind its messages.
+std::string without_trace(std::string_view text) {
+  text = text.substr(0, text.find("\nException raised from "));
+  text.remove_suffix(text.size() - text.find_last_not_of(" \n") - 1);
+  return std::string(text);
+}
+
+}  // namespace
+
 Failure describe(const std::exception_ptr& exception) {
   try {
     std::rethrow_exception(exception);
@@ -33,7 +44,7 @@ Failure describe(const std::exception_ptr& exception) {
   } catch (const std::bad_alloc&) {
     return {ExitCode::failed, "out of memory; use a smaller model or batch, or more ranks"};
   } catch (const std::exception& error) {
-    return {ExitCode::failed, error.what()};
+    return {ExitCode::failed, without_trace(error.what())};
   } catch (...) {
     return {ExitCode::failed, "an exception of unknown type"};
   }

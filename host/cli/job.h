@@ -23,7 +23,8 @@ struct JobRequest {
   int world_size = 1;
 };
 
-/// Loads the config and opens what it names: text, initial weights, plugin (vetted, not loaded).
+/// Loads the config and opens what it names: text, initial weights, plugin. The plugin is vetted, and loaded in a
+/// process of its own, where its options and [clip] are checked; none of its slots is called.
 /// Throws ConfigError, UsageError, CheckpointError, PluginRefused.
 Job prepare(const JobRequest& request, const Program& program);
 

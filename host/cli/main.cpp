@@ -8,41 +8,68 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
-#include "base/nearest.h"
+#include "base/log.h"
 #include "cli/commands.h"
+#include "cli/json.h"
+#include "cli/usage.h"
 #include "comm/process_group.h"
 
 namespace mantissa {
 namespace {
 
 // One line for each problem.
-void report(const std::string& message) {
-  std::istringstream lines(message);
-  for (std::string line; std::getline(lines, line);) std::fprintf(stderr, "mantissa: error: %s\n", line.c_str());
+std::vector<std::string> lines_of(const std::string& message) {
+  std::vector<std::string> lines;
+  std::istringstream in(message);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
 }
 
-std::vector<std::string> command_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(command->get_name());
-  return names;
-}
-
-// The first argument that is no command, with the nearest one.
-std::string unknown_command(const CLI::App& app, int argc, char** argv) {
-  const CLI::App* at = &app;
-  for (int i = 1; i < argc; ++i) {
-    const std::vector<std::string> names = command_names(*at);
-    if (names.empty() || argv[i][0] == '-') return "";
-    if (std::find(names.begin(), names.end(), argv[i]) == names.end()) {
-      const auto hint = nearest(argv[i], names);
-      return "unknown command \"" + std::string(argv[i]) + "\"" + (hint ? "; did you mean \"" + *hint + "\"?" : ".") +
-             " See mantissa --help";
-    }
-    at = at->get_subcommand(argv[i]);
+int fail(const Program& program, ExitCode exit_code, const std::string& message) {
+  if (program.json) {
+    print({{"ok", false}, {"exit_code", static_cast<int>(exit_code)}, {"errors", lines_of(message)}});
+  } else {
+    for (const std::string& line : lines_of(message)) log::error(line);
   }
-  return "";
+  return static_cast<int>(exit_code);
 }
+
+// Options of every command; they may stand before or after its name.
+void add_common_options(CLI::App& app, Program& program) {
+  app.fallthrough();
+  app.add_option_function<std::string>(
+         "--color",
+         [&program](const std::string& when) {
+           if (when != "auto" && when != "always" && when != "never")
+             throw CLI::ValidationError("--color", "got \"" + when + "\", need auto, always or never");
+           program.color = when;
+         },
+         "auto (a terminal, and NO_COLOR is not set), always or never")
+      ->type_name("WHEN");
+  CLI::Option* quiet = app.add_flag("-q,--quiet", program.quiet, "say only warnings and errors");
+  app.add_flag_function(
+         "-v,--verbose", [](int64_t) { log::set_level(log::Level::debug); }, "say more, on stderr")
+      ->excludes(quiet);
+}
+
+void add_commands(CLI::App& app, Program& program) {
+  app.require_subcommand(1);
+  add_train_command(app, program);
+  add_config_command(app, program);
+  add_plugin_command(app, program);
+  add_version_command(app, program);
+  add_completion_command(app, program);
+}
+
+constexpr const char* kFooter =
+    "First steps:\n"
+    "  mantissa config check configs/quickstart.toml            what is wrong with a config, all of it at once\n"
+    "  mantissa train configs/quickstart.toml --dry-run         plan and memory, nothing is started\n"
+    "  mantissa train configs/quickstart.toml --ranks 2         train on two ranks of this machine\n"
+    "  mantissa COMMAND --help                                  more about a command\n"
+    "\n"
+    "Exit codes: 0 done, 1 the run failed, 2 command line or config, 3 plugin refused, 4 weights file unusable,\n"
+    "5 diverged, 129, 130 and 143 stopped by a signal.";
 
 int run(int argc, char** argv) {
   Program program;
@@ -50,33 +77,25 @@ int run(int argc, char** argv) {
   CLI::App app{
       "Mantissa trains models in C++ with fully sharded data parallelism, and loads its numerics from plugins.",
       "mantissa"};
-  app.require_subcommand(1);
-  app.footer(
-      "Exit codes: 0 done, 1 the run failed, 2 usage or config, 3 plugin refused, 4 weights file unusable, 5 "
-      "diverged.");
-  add_train_command(app, program);
-  add_config_command(app, program);
-  add_plugin_command(app, program);
-  add_version_command(app);
+  app.footer(kFooter);
+  add_common_options(app, program);
+  add_commands(app, program);
+  app.parse_complete_callback([&program] { log::set_color(program.color); });
   try {
     app.parse(argc, argv);
     return program.exit_code;
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    const std::string unknown = unknown_command(app, argc, argv);
-    report(unknown.empty() ? std::string(error.what()) + ". See mantissa --help" : unknown);
-    return static_cast<int>(ExitCode::usage);
-  } catch (const Error& error) {
-    report(error.what());
-    return static_cast<int>(error.exit_code());
-  } catch (const std::exception& error) {
-    report(std::string("unexpected: ") + error.what());
-    return static_cast<int>(ExitCode::failed);
+    return fail(program, ExitCode::usage, usage_problem(app, error, {argv + 1, argv + argc}));
+  } catch (...) {
+    const Failure failure = describe(std::current_exception());
+    return fail(program, failure.exit_code, failure.text);
   }
 }
 
 }  // namespace
+
 }  // namespace mantissa
 
 int main(int argc, char** argv) {

@@ -1,5 +1,5 @@
 // mantissa train: checks what can be checked without ranks, starts them, and runs the trainer on each.
-#include <cstdio>
+#include <charconv>
 #include <iostream>
 #include <thread>
 
@@ -7,7 +7,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/dry_run.h"
 #include "cli/job.h"
 #include "comm/launcher.h"
 #include "comm/world.h"
@@ -26,6 +28,7 @@ struct Arguments {
   std::filesystem::path config;
   int ranks = 0;  // 0: not given
   std::vector<std::string> overrides;
+  bool dry_run = false;
 };
 
 void warn_about_threads(const Config& config, int local_ranks) {
@@ -115,6 +118,27 @@ RankOutcome run_rank(const Job& job, const Rendezvous& rendezvous) {
   }
 }
 
+constexpr int kMostRanks = 1024;
+
+int parse_ranks(const std::string& text) {
+  int ranks = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
+  if (error != std::errc() || end != text.data() + text.size() || ranks < 1 || ranks > kMostRanks) {
+    throw CLI::ValidationError("--ranks",
+                               "got \"" + text + "\", need a whole number from 1 to " + std::to_string(kMostRanks));
+  }
+  return ranks;
+}
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  mantissa train run.toml --ranks 2\n"
+    "  mantissa train run.toml --set optimizer.lr=1e-4 --set run.name=slower\n"
+    "  mantissa train run.toml --ranks 4 --dry-run\n"
+    "  torchrun --no-python --nproc-per-node 4 mantissa train run.toml\n"
+    "\n"
+    "The README's \"All keys\" lists what a config may hold; mantissa config show prints what it comes to.";
+
 int train(const Arguments& arguments, const Program& program) {
   if (arguments.ranks > 0 && is_rank_by_environment()) {
     throw UsageError(
@@ -125,6 +149,10 @@ int train(const Arguments& arguments, const Program& program) {
   const int ranks = std::max(arguments.ranks, 1);
   const Job job =
       prepare({arguments.config, arguments.overrides, environment ? environment->world_size : ranks}, program);
+  if (arguments.dry_run) {
+    print_dry_run(job, environment ? environment->world_size : ranks, ranks, program);
+    return static_cast<int>(ExitCode::done);
+  }
   JobOutcome outcome;
   if (arguments.ranks > 1) {
     warn_about_threads(job.loaded.config, ranks);
@@ -133,7 +161,7 @@ int train(const Arguments& arguments, const Program& program) {
     const RankOutcome alone = run_rank(job, environment.value_or(Rendezvous{}));
     outcome = {alone.exit_code, alone.message};
   }
-  if (!outcome.message.empty()) std::fprintf(stderr, "mantissa: error: %s\n", outcome.message.c_str());
+  if (!outcome.message.empty()) log::error(outcome.message);
   return outcome.exit_code;
 }
 
@@ -142,15 +170,17 @@ int train(const Arguments& arguments, const Program& program) {
 void add_train_command(CLI::App& app, Program& program) {
   CLI::App* command = app.add_subcommand("train", "train the model of a config");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("CONFIG", arguments->config, "the TOML file")->required();
+  add_config_argument(*command, arguments->config);
   command
-      ->add_option("--ranks", arguments->ranks,
-                   "start this many local processes (default: one, or as RANK and WORLD_SIZE say)")
-      ->check(CLI::Range(1, 1024));
-  command
-      ->add_option("--set", arguments->overrides,
-                   "override a key: dotted.key=value, value in TOML syntax; may be repeated")
-      ->allow_extra_args(false);
+      ->add_option_function<std::string>(
+          "--ranks", [arguments](const std::string& text) { arguments->ranks = parse_ranks(text); },
+          "start this many ranks on this machine (default: one, or as a launcher's environment says)")
+      ->type_name("N");
+  add_set_option(*command, arguments->overrides);
+  command->add_flag("--dry-run", arguments->dry_run,
+                    "check everything, print the plan of units and the memory of a rank; start nothing");
+  add_json_option(*command, program)->needs("--dry-run");
+  command->footer(kExamples);
   command->callback([arguments, &program] { program.exit_code = train(*arguments, program); });
 }
 

@@ -14,18 +14,19 @@ std::span<T> span_of(const at::Tensor& tensor) {
   return {tensor.data_ptr<T>(), static_cast<size_t>(tensor.numel())};
 }
 
-size_t num_buffers(const OptimizerConfig& config) {
+}  // namespace
+
+int64_t num_optimizer_buffers(const OptimizerConfig& config) {
   if (config.kind == OptimizerKind::adamw) return 2;
   return config.momentum != 0 ? 1 : 0;
 }
-
-}  // namespace
 
 Optimizer::Optimizer(Root& root, const OptimizerConfig& config) : config_(config) {
   const at::NoGradGuard no_grad;
   for (FlatParameter* flat : root.trainable()) {
     State state{flat, {}};
-    for (size_t i = 0; i < num_buffers(config); ++i) state.buffers.push_back(at::zeros_like(flat->shard().detach()));
+    for (int64_t i = 0; i < num_optimizer_buffers(config); ++i)
+      state.buffers.push_back(at::zeros_like(flat->shard().detach()));
     states_.push_back(std::move(state));
   }
 }

@@ -9,6 +9,9 @@
 
 namespace mantissa {
 
+/// Buffers of a shard's size that the optimizer keeps for each: 2 for adamw, 1 or 0 for sgd.
+int64_t num_optimizer_buffers(const OptimizerConfig& config);
+
 class Optimizer {
  public:
   Optimizer(Root& root, const OptimizerConfig& config);

@@ -2,16 +2,26 @@
 #pragma once
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "config/config.h"
 #include "plugin/identity.h"
 
 namespace mantissa {
 
+/// An option that a plugin declares, in words.
+struct OptionDescription {
+  std::string key;
+  std::string type;           ///< "bool", "int", "float" or "string"
+  std::string default_value;  ///< in TOML syntax
+  std::string allowed;        ///< e.g. "1 to 10"; empty: any value of the type
+  std::string help;
+};
+
 struct PluginDescription {
   PluginIdentity identity;
   std::string clips_by;  ///< "norm", "value", "norm and value" or "nothing"
-  std::string options;   ///< a table, one line an option; empty if there are none
+  std::vector<OptionDescription> options;
 };
 
 /// Throws what is wrong with `file`, [precision.options] and [clip] of `config`: PluginRefused, or ConfigError for a

@@ -247,26 +247,11 @@ std::vector<CheckedOption> check_options(std::span<const OptionSpec> specs, cons
   return options;
 }
 
-std::string describe_options(std::span<const OptionSpec> specs) {
-  using Row = std::array<std::string, 5>;
-  if (specs.empty()) return "";
-  std::vector<Row> rows = {{"option", "type", "default", "allowed", "meaning"}};
-  for (const OptionSpec& spec : specs) {
-    rows.push_back({spec.key, type_name(spec.type), toml_value(spec.default_value), allowed(spec), spec.help});
-  }
-  const size_t last = std::tuple_size_v<Row> - 1;
-  std::array<size_t, std::tuple_size_v<Row>> widths{};
-  for (const Row& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string table;
-  for (const Row& row : rows) {
-    for (size_t i = 0; i < last; ++i) table += row[i] + std::string(widths[i] - row[i].size() + 2, ' ');
-    table += row[last];
-    table.erase(table.find_last_not_of(' ') + 1);
-    table += '\n';
-  }
-  return table;
+std::vector<OptionDescription> describe_options(std::span<const OptionSpec> specs) {
+  std::vector<OptionDescription> options;
+  for (const OptionSpec& spec : specs)
+    options.push_back({spec.key, type_name(spec.type), toml_value(spec.default_value), allowed(spec), spec.help});
+  return options;
 }
 
 }  // namespace mantissa

@@ -9,6 +9,7 @@
 
 #include "config/config.h"
 #include "mantissa/precision.h"
+#include "plugin/inspect.h"
 
 namespace mantissa {
 
@@ -50,8 +51,8 @@ std::vector<OptionSpec> read_option_specs(const mts_precision& table);
 /// need Y`.
 std::vector<CheckedOption> check_options(std::span<const OptionSpec> specs, const std::vector<OptionValue>& values);
 
-/// `specs` as a table for people, one option a line; empty without options.
-std::string describe_options(std::span<const OptionSpec> specs);
+/// `specs` in words.
+std::vector<OptionDescription> describe_options(std::span<const OptionSpec> specs);
 
 /// "true", "16", "1e-05", "\"float32\"": a value as TOML writes it.
 std::string toml_value(const OptionScalar& value);

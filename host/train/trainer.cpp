@@ -13,9 +13,11 @@
 #include "base/log.h"
 #include "base/number_text.h"
 #include "optim/schedule.h"
+#include "train/describe.h"
 #include "train/evaluate.h"
 #include "train/forward.h"
 #include "train/generate.h"
+#include "train/shard_options.h"
 #include "train/stop_request.h"
 #include "train/tensors.h"
 #include "train/weights_io.h"
@@ -27,17 +29,6 @@ double peak_memory() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_maxrss) * 1024;
-}
-
-ShardOptions shard_options(const FsdpConfig& config, const NumberFormats& formats) {
-  ShardOptions options;
-  options.sharding = config.full ? Sharding::full : Sharding::none;
-  options.storage_dtype = formats.storage_dtype;
-  options.param_dtype = formats.param_dtype;
-  options.reduce_dtype = formats.reduce_dtype;
-  options.reshard_after_forward = config.reshard_after_forward;
-  options.reduce_every_microbatch = config.reduce_every_microbatch;
-  return options;
 }
 
 }  // namespace
@@ -286,21 +277,8 @@ void Trainer::log_step(const StepResult& result, EventListener& listener) {
 }
 
 RunStarted Trainer::describe(const std::filesystem::path& folder) const {
-  RunStarted started;
-  started.name = config_.run.name;
+  RunStarted started = describe_run({config_, *model_, root_->plan(), data_, precision_->identity(), world_.size()});
   started.folder = folder;
-  started.steps = config_.run.steps;
-  started.world_size = world_.size();
-  started.model = model_->describe();
-  for (size_t i : root_->plan().trainable) started.num_parameters += root_->plan().parameters[i].tensor.numel();
-  started.sharding = config_.fsdp.full ? "full" : "none";
-  started.data = config_.data.path.filename().string() + ", " + std::to_string(data_.all().size()) + " bytes, " +
-                 std::to_string(data_.heldout().size()) + " held out";
-  started.plugin = precision_->identity();
-  started.clip = config_.clip.kind == ClipKind::norm ? "max_norm = " + short_text(config_.clip.limit, 6) +
-                                                           " (p = " + short_text(config_.clip.norm_type, 6) + ")"
-                 : config_.clip.kind == ClipKind::value ? "value = " + short_text(config_.clip.limit, 6)
-                                                        : "none";
   return started;
 }
 

@@ -1,0 +1,41 @@
+#include "train/describe.h"
+
+#include "base/number_text.h"
+#include "data/text.h"
+#include "model/model.h"
+
+namespace mantissa {
+namespace {
+
+std::string clip_text(const ClipConfig& clip) {
+  switch (clip.kind) {
+    case ClipKind::none: return "none";
+    case ClipKind::norm:
+      return "max_norm = " + short_text(clip.limit, 6) + " (p = " + short_text(clip.norm_type, 6) + ")";
+    case ClipKind::value: return "value = " + short_text(clip.limit, 6);
+  }
+  return "";
+}
+
+}  // namespace
+
+RunStarted describe_run(const RunParts& parts) {
+  RunStarted run;
+  run.name = parts.config.run.name;
+  run.steps = parts.config.run.steps;
+  run.world_size = parts.world_size;
+  run.model = parts.model.describe();
+  for (size_t i : parts.plan.trainable) {
+    int64_t numel = 1;
+    for (int64_t size : parts.plan.parameters[i].sizes) numel *= size;
+    run.num_parameters += numel;
+  }
+  run.sharding = parts.config.fsdp.full ? "full" : "none";
+  run.data = parts.config.data.path.filename().string() + ", " + std::to_string(parts.data.all().size()) + " bytes, " +
+             std::to_string(parts.data.heldout().size()) + " held out";
+  run.plugin = parts.plugin;
+  run.clip = clip_text(parts.config.clip);
+  return run;
+}
+
+}  // namespace mantissa
