@@ -1,6 +1,6 @@
-"""Tries what the README shows:  readme_test.py BUILD_DIR [Readme.test_NAME]
+"""Tries what the README and docs/first-run.md show:  readme_test.py BUILD_DIR [Readme.test_NAME]
 
-Conventions of the README:
+Conventions of these pages:
   ```LANGUAGE FILE    the block is that file: of the checkout, then it is a part of it; otherwise it is written first
   ```console          lines that begin with "$ " are run by bash, one after the other, in one folder that looks like a
                       checkout; a backslash at the end continues a line, "# exit code N" asks for that code, not 0.
@@ -27,6 +27,7 @@ import unittest
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else SOURCE / "build/release").resolve()
 README = (SOURCE / "README.md").read_text(encoding="utf-8")
+FIRST_RUN = (SOURCE / "docs/first-run.md").read_text(encoding="utf-8")
 PROGRAM = BUILD / "bin/mantissa"
 EXAMPLE = BUILD / "tests/library_example"
 LIMIT_S = 100  # of one command
@@ -41,8 +42,8 @@ TEXT = "".join(f"In the beginning was line {n}, and line {n * n % 97} came after
 # --- the README ---
 
 
-def blocks(language, name=""):
-    return [text for lang, file, text in BLOCK.findall(README) if lang == language and file == name]
+def blocks(language, name="", page=README):
+    return [text for lang, file, text in BLOCK.findall(page) if lang == language and file == name]
 
 
 def commands(console):
@@ -77,7 +78,7 @@ def checkout(folder):
     text = folder / "build/data/kjv.txt"
     text.parent.mkdir(parents=True)
     text.write_text(TEXT, encoding="utf-8")
-    for _, name, block in BLOCK.findall(README):
+    for _, name, block in BLOCK.findall(README + FIRST_RUN):
         if name and name != "hosts" and not (SOURCE / name).exists():
             (folder / name).write_text(block, encoding="utf-8")
     return folder
@@ -162,9 +163,13 @@ class Readme(unittest.TestCase):
             self.assertIn(text, (SOURCE / name).read_text(encoding="utf-8"), f"the README shows another {name}")
 
     def test_Links_ToFiles_LeadSomewhere(self):
-        links = re.findall(r"\]\(([^)#:]+)\)", BLOCK.sub("", README))
-        self.assertIn("docs/architecture.svg", links)
-        self.assertEqual([link for link in links if not (SOURCE / link).exists()], [])
+        for page in ["README.md", *sorted(str(page.relative_to(SOURCE)) for page in SOURCE.glob("docs/*.md"))]:
+            text = BLOCK.sub("", (SOURCE / page).read_text(encoding="utf-8"))
+            links = re.findall(r"\]\(([^)#:]+)\)", text)
+            if page == "README.md":
+                self.assertIn("docs/architecture.svg", links)
+            broken = [link for link in links if not ((SOURCE / page).parent / link).exists()]
+            self.assertEqual(broken, [], f"in {page}")
 
     def test_ExitCodes_InTheTable_AreThoseOfTheProgram(self):
         source = (SOURCE / "host/base/error.h").read_text(encoding="utf-8")
@@ -173,15 +178,24 @@ class Readme(unittest.TestCase):
 
     # --- commands ---
 
-    def test_ConsoleBlocks_RunInOrder_DoWhatIsShown(self):
+    def expect_console_blocks(self, page):
         self.need(PROGRAM)
-        tried = [command for block in blocks("console") for command in commands(block)]
+        tried = [command for block in blocks("console", page=page) for command in commands(block)]
         self.assertGreater(len(tried), 8)
         for command, wanted_code, expected in tried:
             with self.subTest(command):
                 code, output = run(command, self.folder)
                 self.assertEqual(code, wanted_code, output)
                 self.assertIsNone(missing_line(expected, output), f"is shown, but not printed. Printed was:\n{output}")
+
+    def test_ConsoleBlocks_RunInOrder_DoWhatIsShown(self):
+        self.expect_console_blocks(README)
+
+    def test_FirstRun_ConsoleBlocksInOrder_DoWhatIsShown(self):
+        self.expect_console_blocks(FIRST_RUN)
+        (rows,) = self.folder.glob("runs/part/*/metrics.jsonl")
+        clipped = [json.loads(row)["grad_norm_clipped"] for row in rows.read_text(encoding="utf-8").splitlines()]
+        self.assertLessEqual(max(clipped), 0.25 * (1 + 1e-5))
 
     def test_HostsBlock_OnThisHost_TrainsTogether(self):
         self.need(PROGRAM)
