@@ -55,7 +55,6 @@ Json to_json(const DryRun& dry) {
             {"gathered", m.gathered},
             {"in_flight", m.in_flight},
             {"activations", m.activations},
-            {"kept_blocks", m.kept_blocks},
             {"at_start", m.at_start},
             {"peak", m.peak()}}}};
 }
@@ -82,7 +81,6 @@ void print_memory(const MemoryEstimate& memory) {
   row("gathered", memory.gathered, "full parameters, while they are used");
   row("in flight", memory.in_flight, "a unit's gradients, while they are reduced");
   row("activations", memory.activations, "of one micro-batch, measured");
-  row("kept", memory.kept_blocks, "freed blocks, for the next tensors");
   row("peak", memory.peak(),
       memory.peak() > memory.in_steps() ? "at the start, where the whole model is there once" : "in backward");
 }

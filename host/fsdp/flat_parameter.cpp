@@ -121,6 +121,14 @@ void FlatParameter::add_gradient(size_t member, const at::Tensor& gradient) {
   }
 }
 
+// Straight into the sum, so that no second full gradient is there beside it.
+void FlatParameter::add_deferred_gradient(size_t member, const at::Tensor& gradient) {
+  const at::NoGradGuard no_grad;
+  if (!deferred_.defined()) deferred_ = at::zeros({layout_.padded()}, dtypes_.storage);
+  const at::Tensor place = member_of(deferred_, member);
+  place.add_(gradient.view_as(place));
+}
+
 // What had no gradient in this backward pass counts as zeros.
 void FlatParameter::fill_missing_gradients() {
   if (!gradient_.defined()) {
@@ -134,19 +142,6 @@ void FlatParameter::fill_missing_gradients() {
 
 at::Tensor FlatParameter::member_of(const at::Tensor& flat, size_t member) const {
   return flat.narrow(0, layout_.offset(member), layout_.numel(member)).view(members_[member].tensor.sizes());
-}
-
-// Micro-batches add up in storage_dtype, not in that of the wire.
-void FlatParameter::defer_reduce() {
-  if (!gradient_.defined()) return;
-  const at::NoGradGuard no_grad;
-  fill_missing_gradients();
-  if (deferred_.defined()) {
-    deferred_.add_(gradient_);
-  } else {
-    deferred_ = gradient_.to(dtypes_.storage, /*non_blocking=*/false, /*copy=*/true);
-  }
-  gradient_ = at::Tensor();
 }
 
 void FlatParameter::reduce(double norm_type) {

@@ -54,8 +54,8 @@ class FlatParameter {
 
   /// Adds the gradient of one member to this rank's own full gradient.
   void add_gradient(size_t member, const at::Tensor& gradient);
-  /// Keeps the gradient of this backward pass for a later reduce.
-  void defer_reduce();
+  /// Adds it to what a later reduce takes along: micro-batches add up in storage_dtype, not in that of the wire.
+  void add_deferred_gradient(size_t member, const at::Tensor& gradient);
   /// [all ranks] The mean over ranks, with what was deferred, goes into shard().grad().
   void reduce(double norm_type);
   /// Of the last reduce; counts on rank 0 alone if replicated.

@@ -213,10 +213,7 @@ void Root::reduce_ready_units() {
 void Root::end_backward() {
   for (const auto& unit : units_) unit->set_ready();
   reduce_ready_units();  // the rest: what had no gradient counts as zeros
-  for (const auto& unit : units_) {
-    if (!reduces_now()) unit->defer_reduce();
-    unit->end_backward();
-  }
+  for (const auto& unit : units_) unit->end_backward();
   unreduced_ = !reduces_now();
   in_backward_ = false;
 }

@@ -65,6 +65,8 @@ class Root {
   /// Called by every hook: the first one of a backward pass books its end.
   void begin_backward();
   /// Reduces what is ready, in the one order that all ranks share: the last unit first, the root at the end.
+  /// False where gradients add up until the last micro-batch.
+  bool reduces_now() const { return options_.reduce_every_microbatch || last_microbatch_; }
   void reduce_ready_units();
   /// Runs `body`, remembering the first exception: one in a hook keeps the end of the backward pass from running.
   template <class Body>
@@ -85,7 +87,6 @@ class Root {
   void broadcast_buffer(const std::string& name, const at::Tensor& buffer);
   void add_unit(size_t index);
   void end_backward();
-  bool reduces_now() const { return options_.reduce_every_microbatch || last_microbatch_; }
 
   ModulePlan plan_;
   World world_;

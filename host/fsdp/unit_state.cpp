@@ -92,7 +92,11 @@ void UnitState::gradient_arrived(FlatParameter& flat, size_t member, at::Tensor&
                      "\" got a gradient after its unit was reduced in this backward pass; use it only in "
                      "the unit's own forward, and no nested backward");
   }
-  flat.add_gradient(member, gradient);
+  if (root_.reduces_now()) {
+    flat.add_gradient(member, gradient);
+  } else {
+    flat.add_deferred_gradient(member, gradient);
+  }
   gradient = at::Tensor();
 }
 
@@ -101,12 +105,6 @@ void UnitState::reduce(double norm_type) {
     if (flat->trainable()) flat->reduce(norm_type);
   }
   reduced_ = true;
-}
-
-void UnitState::defer_reduce() {
-  for (auto& flat : flat_) {
-    if (flat->trainable()) flat->defer_reduce();
-  }
 }
 
 void UnitState::end_backward() {

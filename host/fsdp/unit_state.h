@@ -46,7 +46,6 @@ class UnitState : public std::enable_shared_from_this<UnitState> {
   bool ready() const { return ready_ || !trainable_ || !called_; }
   void set_ready() { ready_ = true; }
   void reduce(double norm_type);
-  void defer_reduce();
   void end_backward();
 
  private:

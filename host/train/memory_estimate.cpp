@@ -39,12 +39,14 @@ MemoryEstimate estimate_memory(const MemoryQuestion& question) {
         question.sharded && question.reshard_after_forward ? root + std::min(2 * largest, all) : all;
     memory.gathered = std::min(elements, all) * question.param_bytes;
   }
-  const int64_t received = question.world_size > 1 ? 1 : 0;
-  const int64_t unreduced = question.accumulates_unreduced ? trained : largest;
-  memory.in_flight = (unreduced + received * largest) * question.reduce_bytes;
-  memory.activations = question.activation_bytes;
-  const int64_t transient = memory.gathered + memory.in_flight + memory.activations;
-  memory.kept_blocks = transient / 10;
+  // A unit's gradient, what the other ranks send of theirs, and the sum over micro-batches where it is not reduced yet.
+  const int64_t received = question.world_size > 1 ? largest : 0;
+  memory.in_flight = (largest + received) * question.reduce_bytes;
+  if (question.accumulates_unreduced) memory.in_flight += trained * question.storage_bytes;
+  // The first gradients are in flight when the last unit's activations are gone.
+  const auto num_units = static_cast<int64_t>(question.units.size());
+  memory.activations =
+      num_units > 1 ? question.activation_bytes * (num_units - 1) / num_units : question.activation_bytes;
   memory.at_start = memory.program + (all + largest) * question.storage_bytes;
   return memory;
 }

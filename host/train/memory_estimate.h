@@ -32,11 +32,8 @@ struct MemoryEstimate {
   int64_t gathered = 0;                                  ///< the root and two units, or all of them
   int64_t in_flight = 0;                                 ///< a unit's gradients before and while they are reduced
   int64_t activations = 0;
-  int64_t at_start = 0;     ///< program and model, before it is sharded
-  int64_t kept_blocks = 0;  ///< what the allocator keeps of freed blocks for the next tensor of their size
-  int64_t in_steps() const {
-    return program + parameters + gradients + optimizer + gathered + in_flight + activations + kept_blocks;
-  }
+  int64_t at_start = 0;  ///< program and model, before it is sharded
+  int64_t in_steps() const { return program + parameters + gradients + optimizer + gathered + in_flight + activations; }
   int64_t peak() const { return in_steps() > at_start ? in_steps() : at_start; }
 };
 
