@@ -1,20 +1,21 @@
 #include "cli/job.h"
 
 #include <functional>
+#include <memory>
 
 #include "base/error.h"
 #include "comm/launcher.h"
-#include "data/text.h"
 #include "plugin/find.h"
 #include "plugin/inspect.h"
 #include "plugin/vet.h"
+#include "train/open_data.h"
 #include "weights/safetensors.h"
 
 namespace mantissa {
 namespace {
 
 // Paths and the run folder may differ between machines; what is behind the paths may not.
-uint64_t fingerprint_of(const LoadedConfig& loaded, const std::string& plugin_sha256, size_t text_size) {
+uint64_t fingerprint_of(const LoadedConfig& loaded, const std::string& plugin_sha256, uint64_t text_size) {
   std::string text = plugin_sha256 + " " + std::to_string(text_size);
   for (const Setting& setting : loaded.settings) {
     const bool local = setting.key == "run.dir" || setting.key == "run.name" || setting.key == "data.path" ||
@@ -30,6 +31,14 @@ std::string place_of(const LoadedConfig& loaded, const std::string& key, const s
     if (setting.key == key && setting.origin != "default") return setting.origin;
   }
   return file.string();
+}
+
+std::unique_ptr<Dataset> open_named_data(const LoadedConfig& loaded, const std::filesystem::path& file) {
+  try {
+    return open_data(loaded.config);
+  } catch (const UsageError& error) {  // "data.path: ..."
+    throw ConfigError({place_of(loaded, "data.path", file) + ": " + error.what()});
+  }
 }
 
 // In a process of its own: what a plugin does when it is loaded, a thread or a crash, must not reach the ranks.
@@ -55,12 +64,12 @@ Job prepare(const JobRequest& request, const Program& program) {
                        std::to_string(config.train.batch) + ", need at least the number of ranks, " +
                        std::to_string(request.world_size) + "; every rank must have a row"});
   }
-  const TextData data(config.data.path, config.data.heldout, config.model.context);
+  const uint64_t data_size = open_named_data(job.loaded, request.config)->file_size();
   if (config.model.init) const SafetensorsFile init(*config.model.init);
   job.plugin_file = find_plugin(config.precision.plugin, from_environment(program.executable));
   const VettedPlugin plugin = vet_plugin(job.plugin_file, {config.precision.sha256, config.plugins.require_pin});
   check_plugin_apart(job.plugin_file, config);
-  job.fingerprint = fingerprint_of(job.loaded, plugin.sha256, data.all().size());
+  job.fingerprint = fingerprint_of(job.loaded, plugin.sha256, data_size);
   return job;
 }
 

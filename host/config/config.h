@@ -18,18 +18,22 @@ struct RunConfig {
 };
 
 struct ModelConfig {
-  std::string kind;  ///< no default; "gpt"
-  int64_t layers = 4;
-  int64_t width = 256;  ///< a multiple of heads
-  int64_t heads = 4;
-  int64_t context = 128;                      ///< bytes of text a row holds
+  std::string kind;                           ///< no default; "gpt", for data of kind "text", or "mlp", for "generated"
+  int64_t layers = 4;                         ///< blocks, or hidden layers of an mlp
+  int64_t width = 256;                        ///< a multiple of heads
+  int64_t heads = 4;                          ///< gpt only
+  int64_t context = 128;                      ///< bytes of text a row holds; gpt only
   std::optional<std::filesystem::path> init;  ///< safetensors file with the initial weights; absent: from the seed
 };
 
 struct DataConfig {
-  std::string kind = "text";
-  std::filesystem::path path;  ///< no default
-  double heldout = 0.05;       ///< the last part of the file, [0, 1); 0: none, and no evaluation
+  std::string kind = "text";    ///< or "generated"
+  std::filesystem::path path;   ///< no default; text only, so the next
+  double heldout = 0.05;        ///< the last part of the file, [0, 1); 0: none, and no evaluation
+  uint64_t seed = 0;            ///< decides features and labels of all rows; generated only, so the next
+  int64_t inputs = 64;          ///< features of a row
+  int64_t classes = 10;         ///< labels are 0 to classes - 1
+  int64_t heldout_rows = 2048;  ///< 0: none, and no evaluation
 };
 
 struct TrainConfig {
@@ -41,12 +45,18 @@ struct TrainConfig {
 
 enum class OptimizerKind { adamw, sgd };
 
+enum class Decay {
+  all,       ///< every parameter decays
+  matrices,  ///< those of two dimensions and more; biases and the weights of norms do not
+};
+
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adamw;
   double lr = 1e-3;
   double beta1 = 0.9, beta2 = 0.999;  ///< key `betas`; adamw only
   double eps = 1e-8;                  ///< adamw only
   double weight_decay = 0.1;          ///< decoupled (adamw) or added to the gradient (sgd)
+  Decay decay = Decay::all;           ///< which parameters weight_decay is for
   double momentum = 0.0;              ///< sgd only
 };
 

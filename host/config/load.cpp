@@ -17,6 +17,9 @@ constexpr WholeRange kLayers{1, 10'000};
 constexpr WholeRange kWidth{1, 1'000'000};
 constexpr WholeRange kLength{1, 1'000'000};
 constexpr WholeRange kThreads{1, 1024};
+constexpr WholeRange kInputs{1, 10'000};
+constexpr WholeRange kClasses{2, 1000};
+constexpr WholeRange kHeldoutRows{0, 1'000'000'000};
 
 constexpr NumberRule kAboveZero{[](double x) { return x > 0 && std::isfinite(x); }, "a finite number > 0"};
 constexpr NumberRule kNotNegative{[](double x) { return x >= 0 && std::isfinite(x); }, "a finite number >= 0"};
@@ -46,8 +49,10 @@ constexpr TextRule kPlugin{is_plugin, "the name of a plugin, or a path with a /,
 constexpr TextRule kSha256{is_sha256, "64 hex digits in quotes"};
 constexpr TextRule kPrompt{[](std::string_view prompt) { return !prompt.empty(); },
                            "a text in quotes, at least one character"};
-constexpr TextRule kModelKind{[](std::string_view kind) { return kind == "gpt"; }, "\"gpt\""};
-constexpr TextRule kDataKind{[](std::string_view kind) { return kind == "text"; }, "\"text\""};
+constexpr TextRule kModelKind{[](std::string_view kind) { return kind == "gpt" || kind == "mlp"; },
+                              "\"gpt\" or \"mlp\""};
+constexpr TextRule kDataKind{[](std::string_view kind) { return kind == "text" || kind == "generated"; },
+                             "\"text\" or \"generated\""};
 constexpr TextRule kBackend{[](std::string_view backend) { return backend == "auto" || backend == "gloo"; },
                             "\"auto\" or \"gloo\" (NCCL is not in this build)"};
 
@@ -62,30 +67,64 @@ bool read_run(Reader& reader, RunConfig& run) {
   return has_steps;
 }
 
+void read_heads(Section& in, ModelConfig& model, bool has_width) {
+  if (!in.whole("heads", model.heads, kWidth) || !has_width || model.width % model.heads == 0) return;
+  const std::string width = std::to_string(model.width), heads = std::to_string(model.heads);
+  if (in.has("heads")) {
+    in.problem("heads", "got " + heads + ", need a divisor of model.width = " + width);
+  } else {
+    in.problem("width", "got " + width + ", need a multiple of model.heads = " + heads);
+  }
+}
+
+// model.kind stays empty where it is missing or wrong.
 void read_model(Reader& reader, ModelConfig& model) {
   Section in(reader, "model");
   if (in.required("kind", kModelKind.need)) in.text("kind", model.kind, kModelKind);
   in.whole("layers", model.layers, kLayers);
   const bool has_width = in.whole("width", model.width, kWidth);
-  const bool has_heads = in.whole("heads", model.heads, kWidth);
-  in.whole("context", model.context, kLength);
-  if (in.has("init")) in.path("init", model.init.emplace());
-  if (has_width && has_heads && model.width % model.heads != 0) {
-    const std::string width = std::to_string(model.width), heads = std::to_string(model.heads);
-    if (in.has("heads")) {
-      in.problem("heads", "got " + heads + ", need a divisor of model.width = " + width);
-    } else {
-      in.problem("width", "got " + width + ", need a multiple of model.heads = " + heads);
-    }
+  if (model.kind != "mlp") {
+    read_heads(in, model, has_width);
+    in.whole("context", model.context, kLength);
+  } else {
+    in.idle("heads", "model.kind = \"mlp\"");
+    in.idle("context", "model.kind = \"mlp\"");
   }
+  if (in.has("init")) in.path("init", model.init.emplace());
   in.close();
 }
 
-void read_data(Reader& reader, DataConfig& data) {
-  Section in(reader, "data");
-  in.text("kind", data.kind, kDataKind);
-  if (in.required("path", "the path of a text file in quotes")) in.path("path", data.path);
+void read_text(Section& in, DataConfig& data) {
+  in.path("path", data.path);
   in.number("heldout", data.heldout, kPart);
+}
+
+void read_generated(Section& in, DataConfig& data) {
+  in.whole("seed", data.seed);
+  in.whole("inputs", data.inputs, kInputs);
+  in.whole("classes", data.classes, kClasses);
+  in.whole("heldout_rows", data.heldout_rows, kHeldoutRows);
+}
+
+void read_data(Reader& reader, DataConfig& data, const std::string& model_kind) {
+  Section in(reader, "data");
+  const bool has_kind = in.text("kind", data.kind, kDataKind);
+  const std::string needed = model_kind == "mlp" ? "generated" : "text";
+  const bool fits = has_kind && (model_kind.empty() || data.kind == needed);
+  if (has_kind && !fits) {
+    in.problem("kind", "got \"" + data.kind + "\", need \"" + needed + "\" with model.kind = \"" + model_kind + "\"");
+  }
+  if (!fits) {  // the keys of both kinds may be meant
+    read_text(in, data);
+    read_generated(in, data);
+  } else if (data.kind == "text") {
+    in.required("path", "the path of a text file in quotes");
+    read_text(in, data);
+    for (const char* key : {"seed", "inputs", "classes", "heldout_rows"}) in.idle(key, "data.kind = \"text\"");
+  } else {
+    read_generated(in, data);
+    for (const char* key : {"path", "heldout"}) in.idle(key, "data.kind = \"generated\"");
+  }
   in.close();
 }
 
@@ -113,6 +152,7 @@ void read_optimizer(Reader& reader, OptimizerConfig& optimizer) {
     in.idle("eps", "optimizer.kind = \"sgd\"");
   }
   in.number("weight_decay", optimizer.weight_decay, kNotNegative);
+  in.choice("decay", optimizer.decay, {{"all", Decay::all}, {"matrices", Decay::matrices}});
   if (!adamw || !has_kind) {
     in.number("momentum", optimizer.momentum, kPart);
   } else {
@@ -192,8 +232,11 @@ void read_log(Reader& reader, LogConfig& log) {
   in.close();
 }
 
-void read_sample(Reader& reader, std::optional<SampleConfig>& out) {
+void read_sample(Reader& reader, std::optional<SampleConfig>& out, const std::string& model_kind) {
   Section in(reader, "sample", Absent::off);
+  if (in.present() && model_kind == "mlp") {
+    in.problem("", "got a section, need it left out: a model of kind \"mlp\" writes no text");
+  }
   SampleConfig sample;
   in.whole("length", sample.length, kLength);
   in.text("prompt", sample.prompt, kPrompt);
@@ -222,7 +265,7 @@ LoadedConfig load_config(const std::filesystem::path& file, const std::vector<st
   Reader reader(document, problems, loaded.settings);
   const bool has_steps = read_run(reader, config.run);
   read_model(reader, config.model);
-  read_data(reader, config.data);
+  read_data(reader, config.data, config.model.kind);
   read_train(reader, config.train);
   read_optimizer(reader, config.optimizer);
   read_schedule(reader, config.schedule, has_steps ? &config.run.steps : nullptr);
@@ -231,7 +274,7 @@ LoadedConfig load_config(const std::filesystem::path& file, const std::vector<st
   read_fsdp(reader, config.fsdp);
   read_distributed(reader, config.distributed);
   read_log(reader, config.log);
-  read_sample(reader, config.sample);
+  read_sample(reader, config.sample, config.model.kind);
   read_plugins(reader, config.plugins);
   reader.close();
   problems.raise();

@@ -1,13 +1,12 @@
-// Which rows of the text a rank trains on. A pure function of seed and step: the stream does not depend on the number
+// Which rows of the data a rank trains on. A pure function of seed and step: the stream does not depend on the number
 // of ranks, resuming needs no state, and an outside program can make the same batches. No torch.
 #pragma once
 #include <cstdint>
 #include <vector>
 
-namespace mantissa {
+#include "data/splitmix64.h"
 
-/// One value of the SplitMix64 sequence (Steele, Lea, Flood 2014): its state is `x`.
-uint64_t splitmix64(uint64_t x);
+namespace mantissa {
 
 /// Which of the ranks.
 struct Share {
@@ -19,23 +18,21 @@ struct SamplerSettings {
   uint64_t seed = 0;
   int64_t batch = 1;  ///< rows per micro-batch over all ranks
   int64_t microbatches = 1;
-  int64_t context = 1;  ///< bytes of a row
-  int64_t length = 0;   ///< bytes of the training part
+  uint64_t num_rows = 1;  ///< to draw from, >= 1
 };
 
-/// Rows are drawn with replacement. Row g = (step * microbatches + microbatch) * batch + position starts at
-/// splitmix64(splitmix64(seed) + g) % (length - context).
+/// Rows are drawn with replacement. Row g = (step * microbatches + microbatch) * batch + position of the run is row
+/// splitmix64(splitmix64(seed) + g) % num_rows of the data.
 class Sampler {
  public:
-  /// Throws UsageError where the text is too short for one row.
-  explicit Sampler(const SamplerSettings& settings);
+  explicit Sampler(const SamplerSettings& settings) : settings_(settings) {}
 
   /// `step` counts skipped steps; `position` is in [0, batch).
-  int64_t row_start(int64_t step, int64_t microbatch, int64_t position) const;
+  uint64_t row(int64_t step, int64_t microbatch, int64_t position) const;
 
-  /// Starts of the rows of one rank: positions [rank * batch / world_size, (rank + 1) * batch / world_size), rounded
-  /// down. Ranks differ by one row at most. Throws UsageError if the rank would have none: batch < world_size.
-  std::vector<int64_t> rows_of(int64_t step, int64_t microbatch, Share share) const;
+  /// The rows of one rank: positions [rank * batch / world_size, (rank + 1) * batch / world_size), rounded down.
+  /// Ranks differ by one row at most. Throws UsageError if the rank would have none: batch < world_size.
+  std::vector<uint64_t> rows_of(int64_t step, int64_t microbatch, Share share) const;
 
  private:
   SamplerSettings settings_;

@@ -7,13 +7,15 @@
 
 #include "base/error.h"
 #include "model/gpt.h"
+#include "model/mlp.h"
 
 namespace mantissa {
 
-std::unique_ptr<Model> make_model(const ModelConfig& config, uint64_t seed) {
+std::unique_ptr<Model> make_model(const ModelConfig& config, const DataConfig& data, uint64_t seed) {
   at::manual_seed(seed);
   if (config.kind == "gpt") return make_gpt(config);
-  throw UsageError("model.kind is \"" + config.kind + "\", need \"gpt\"");
+  if (config.kind == "mlp") return make_mlp(config, data);
+  throw UsageError("model.kind is \"" + config.kind + "\", need \"gpt\" or \"mlp\"");
 }
 
 at::Tensor loss_sum(const at::Tensor& logits, const at::Tensor& targets) {

@@ -14,24 +14,26 @@ class Module;
 
 namespace mantissa {
 
-/// A language model over bytes.
+/// What maps a batch to logits: a language model over bytes, or a classifier of rows.
 class Model {
  public:
   virtual ~Model() = default;
 
   /// What is sharded; its blocks are units.
   virtual std::shared_ptr<torch::nn::Module> module() = 0;
-  /// inputs: [rows, context] of int64, bytes 0 to 255 -> [rows, context, 256].
+  /// A language model: [rows, context] of int64, bytes 0 to 255 -> [rows, context, 256].
+  /// A classifier: [rows, inputs] of float32 -> [rows, classes].
   virtual at::Tensor logits(const at::Tensor& inputs) = 0;
   /// One line for people, e.g. "gpt, 4 layers, width 256, 4 heads, context 128".
   virtual std::string describe() const = 0;
 };
 
-/// Builds config.kind with weights drawn from `seed`: the same on every rank. Throws UsageError for an unknown kind.
-std::unique_ptr<Model> make_model(const ModelConfig& config, uint64_t seed);
+/// Builds config.kind for `data`, with weights drawn from `seed`: the same on every rank. Throws UsageError for an
+/// unknown kind.
+std::unique_ptr<Model> make_model(const ModelConfig& config, const DataConfig& data, uint64_t seed);
 
 /// Sum over all targets of the cross entropy in nats, computed in float32 or wider; ignored targets count as 0.
-/// logits: [rows, context, 256], targets: [rows, context] of int64.
+/// logits: [..., classes], targets: as many of int64.
 at::Tensor loss_sum(const at::Tensor& logits, const at::Tensor& targets);
 
 }  // namespace mantissa

@@ -10,8 +10,18 @@ namespace mantissa {
 namespace {
 
 template <class T>
-std::span<T> span_of(const at::Tensor& tensor) {
-  return {tensor.data_ptr<T>(), static_cast<size_t>(tensor.numel())};
+std::span<T> span_of(const at::Tensor& tensor, const DecayStretch& stretch) {
+  return std::span<T>(tensor.data_ptr<T>(), static_cast<size_t>(tensor.numel()))
+      .subspan(static_cast<size_t>(stretch.begin), static_cast<size_t>(stretch.end - stretch.begin));
+}
+
+std::vector<double> weight_decays(const FlatParameter& flat, const OptimizerConfig& config) {
+  std::vector<double> decays;
+  for (const FlatParameter::Member& member : flat.members()) {
+    const bool decays_too = config.decay == Decay::all || member.tensor.dim() >= 2;
+    decays.push_back(decays_too ? config.weight_decay : 0);
+  }
+  return decays;
 }
 
 }  // namespace
@@ -24,7 +34,7 @@ int64_t num_optimizer_buffers(const OptimizerConfig& config) {
 Optimizer::Optimizer(Root& root, const OptimizerConfig& config) : config_(config) {
   const at::NoGradGuard no_grad;
   for (FlatParameter* flat : root.trainable()) {
-    State state{flat, {}};
+    State state{flat, {}, decay_stretches(flat->pieces(), flat->layout().shard_numel(), weight_decays(*flat, config))};
     for (int64_t i = 0; i < num_optimizer_buffers(config); ++i)
       state.buffers.push_back(at::zeros_like(flat->shard().detach()));
     states_.push_back(std::move(state));
@@ -46,15 +56,20 @@ void Optimizer::step(double lr, const DeferredScaling& scaling) {
 
 template <class T>
 void Optimizer::step_one(State& state, double lr, const DeferredScaling& scaling) {
-  const at::Tensor shard = state.flat->shard().detach();
-  const std::span<T> parameters = span_of<T>(shard);
-  const std::span<const T> gradients = span_of<T>(state.flat->shard().grad());
+  for (const DecayStretch& stretch : state.stretches) step_stretch<T>(state, stretch, lr, scaling);
+}
+
+template <class T>
+void Optimizer::step_stretch(State& state, const DecayStretch& stretch, double lr, const DeferredScaling& scaling) {
+  const std::span<T> parameters = span_of<T>(state.flat->shard().detach(), stretch);
+  const std::span<const T> gradients = span_of<T>(state.flat->shard().grad(), stretch);
+  const auto buffer = [&](size_t i) { return span_of<T>(state.buffers[i], stretch); };
   if (config_.kind == OptimizerKind::adamw) {
-    adamw(AdamWState<T>{parameters, gradients, span_of<T>(state.buffers[0]), span_of<T>(state.buffers[1])},
-          {lr, config_.beta1, config_.beta2, config_.eps, config_.weight_decay, taken_steps_}, scaling);
+    adamw(AdamWState<T>{parameters, gradients, buffer(0), buffer(1)},
+          {lr, config_.beta1, config_.beta2, config_.eps, stretch.weight_decay, taken_steps_}, scaling);
   } else {
-    const std::span<T> momentum = state.buffers.empty() ? std::span<T>() : span_of<T>(state.buffers[0]);
-    sgd(SgdState<T>{parameters, gradients, momentum}, {lr, config_.momentum, config_.weight_decay, taken_steps_ == 1},
+    const std::span<T> momentum = state.buffers.empty() ? std::span<T>() : buffer(0);
+    sgd(SgdState<T>{parameters, gradients, momentum}, {lr, config_.momentum, stretch.weight_decay, taken_steps_ == 1},
         scaling);
   }
 }

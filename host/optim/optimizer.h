@@ -6,6 +6,7 @@
 #include "config/config.h"
 #include "fsdp/root.h"
 #include "grad/scaling.h"
+#include "optim/decay.h"
 
 namespace mantissa {
 
@@ -25,9 +26,12 @@ class Optimizer {
   struct State {
     FlatParameter* flat;
     std::vector<at::Tensor> buffers;  // adamw: exp_avg, exp_avg_sq; sgd: momentum, if any
+    std::vector<DecayStretch> stretches;
   };
   template <class T>
   void step_one(State& state, double lr, const DeferredScaling& scaling);
+  template <class T>
+  void step_stretch(State& state, const DecayStretch& stretch, double lr, const DeferredScaling& scaling);
 
   OptimizerConfig config_;
   std::vector<State> states_;

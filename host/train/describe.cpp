@@ -1,7 +1,7 @@
 #include "train/describe.h"
 
 #include "base/number_text.h"
-#include "data/text.h"
+#include "data/dataset.h"
 #include "model/model.h"
 
 namespace mantissa {
@@ -31,8 +31,8 @@ RunStarted describe_run(const RunParts& parts) {
     run.num_parameters += numel;
   }
   run.sharding = parts.config.fsdp.full ? "full" : "none";
-  run.data = parts.config.data.path.filename().string() + ", " + std::to_string(parts.data.all().size()) + " bytes, " +
-             std::to_string(parts.data.heldout().size()) + " held out";
+  run.data = parts.data.describe();
+  run.token_word = parts.data.is_text() ? "token" : "row";
   run.plugin = parts.plugin;
   run.clip = clip_text(parts.config.clip);
   return run;

@@ -8,13 +8,13 @@
 namespace mantissa {
 
 class Model;
-class TextData;
+class Dataset;
 
 struct RunParts {
   const Config& config;
   const Model& model;
   const ModulePlan& plan;
-  const TextData& data;
+  const Dataset& data;
   const PluginIdentity& plugin;
   int world_size = 1;
 };

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <mutex>
 #include <new>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 
@@ -16,12 +17,12 @@
 
 #include "comm/world.h"
 #include "data/sampler.h"
-#include "data/text.h"
 #include "fsdp/layout.h"
 #include "model/model.h"
 #include "optim/optimizer.h"
 #include "plugin/precision.h"
 #include "train/describe.h"
+#include "train/open_data.h"
 #include "train/shard_options.h"
 #include "train/tensors.h"
 
@@ -89,52 +90,25 @@ struct Measured {
 };
 
 // One forward with the rows of the last rank: none has more.
-Measured measure(Model& model, const Config& config, const TextData& data, int world_size, MeteringAllocator& meter) {
-  const Sampler sampler(
-      {config.run.seed, config.train.batch, 1, config.model.context, static_cast<int64_t>(data.train().size())});
-  Batch batch = rows_at(data.train(), sampler.rows_of(0, 0, {world_size - 1, world_size}), config.model.context);
+Measured measure_forward(Model& model, const Config& config, const Dataset& data, int world_size,
+                         MeteringAllocator& meter) {
+  const Sampler sampler({config.run.seed, config.train.batch, config.train.microbatches, data.num_rows()});
+  Batch batch = data.rows(sampler.rows_of(0, 0, {world_size - 1, world_size}));
   const BatchTensors tensors = tensors_of(batch);
   const int64_t before = meter.live();
   meter.take_peak();
   const at::Tensor loss = loss_sum(model.logits(tensors.inputs), tensors.targets);
-  Measured measured;
-  measured.activation_bytes = meter.take_peak() - before;
-  measured.program_bytes = resident_bytes() - meter.live();
-  return measured;
+  return {meter.take_peak() - before, resident_bytes() - meter.live()};
 }
 
-}  // namespace
+std::vector<int64_t> numels_of(const UnitEntry& unit, const ModulePlan& plan) {
+  std::vector<int64_t> numels;
+  for (size_t parameter : unit.parameters) numels.push_back(plan.parameters[parameter].tensor.numel());
+  return numels;
+}
 
-DryRun dry_run(const Config& config, const std::filesystem::path& plugin_file, int world_size) {
-  at::set_num_threads(static_cast<int>(config.distributed.threads));
-  MeteringAllocator& meter = MeteringAllocator::install();
-  const TextData data(config.data.path, config.data.heldout, config.model.context);
-  const std::unique_ptr<Model> model = make_model(config.model, config.run.seed);
-  const ModulePlan plan = plan_units(*model->module(), false, shard_options(config.fsdp, {}));
-
-  World alone(std::make_shared<World::Impl>(Rendezvous{}, std::chrono::seconds(1)));
-  ConfiguredPlugin plugin = load_configured_plugin(plugin_file, config);
-  const Precision precision(std::move(plugin.library), std::move(plugin.options), plan, alone.impl().exchange,
-                            config.plugins);
-
-  DryRun result;
-  result.run = describe_run({config, *model, plan, data, precision.identity(), world_size});
+MemoryQuestion question_of(const Config& config, const NumberFormats& formats, int world_size) {
   MemoryQuestion question;
-  for (const UnitEntry& unit : plan.units) {
-    std::vector<int64_t> numels;
-    PlannedUnit planned{unit.name.empty() ? "(root)" : unit.name};
-    for (size_t parameter : unit.parameters) {
-      numels.push_back(plan.parameters[parameter].tensor.numel());
-      planned.parameters += numels.back();
-    }
-    if (numels.empty()) continue;
-    const FlatLayout layout(numels, world_size, !config.fsdp.full);
-    planned.shard = layout.shard_numel();
-    result.units.push_back(planned);
-    question.units.push_back({layout.padded()});
-  }
-  const Measured measured = measure(*model, config, data, world_size, meter);
-  const NumberFormats& formats = precision.formats();
   question.world_size = world_size;
   question.sharded = config.fsdp.full;
   question.reshard_after_forward = config.fsdp.reshard_after_forward;
@@ -143,6 +117,35 @@ DryRun dry_run(const Config& config, const std::filesystem::path& plugin_file, i
   question.storage_bytes = static_cast<int64_t>(c10::elementSize(formats.storage_dtype));
   question.param_bytes = static_cast<int64_t>(c10::elementSize(formats.param_dtype));
   question.reduce_bytes = static_cast<int64_t>(c10::elementSize(formats.reduce_dtype));
+  return question;
+}
+
+}  // namespace
+
+DryRun dry_run(const Config& config, const std::filesystem::path& plugin_file, int world_size) {
+  at::set_num_threads(static_cast<int>(config.distributed.threads));
+  MeteringAllocator& meter = MeteringAllocator::install();
+  const std::unique_ptr<Dataset> data = open_data(config);
+  const std::unique_ptr<Model> model = make_model(config.model, config.data, config.run.seed);
+  const ModulePlan plan = plan_units(*model->module(), false, shard_options(config.fsdp, {}));
+
+  const World alone(std::make_shared<World::Impl>(Rendezvous{}, std::chrono::seconds(1)));
+  ConfiguredPlugin plugin = load_configured_plugin(plugin_file, config);
+  const Precision precision(std::move(plugin.library), std::move(plugin.options), plan, alone.impl().exchange,
+                            config.plugins);
+
+  DryRun result;
+  result.run = describe_run({config, *model, plan, *data, precision.identity(), world_size});
+  MemoryQuestion question = question_of(config, precision.formats(), world_size);
+  for (const UnitEntry& unit : plan.units) {
+    const std::vector<int64_t> numels = numels_of(unit, plan);
+    if (numels.empty()) continue;
+    const FlatLayout layout(numels, world_size, !config.fsdp.full);
+    result.units.push_back({unit.name.empty() ? "(root)" : unit.name,
+                            std::accumulate(numels.begin(), numels.end(), int64_t{0}), layout.shard_numel()});
+    question.units.push_back({layout.padded()});
+  }
+  const Measured measured = measure_forward(*model, config, *data, world_size, meter);
   question.program_bytes = measured.program_bytes;
   question.activation_bytes = measured.activation_bytes;
   result.memory = estimate_memory(question);

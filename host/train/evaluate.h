@@ -1,15 +1,15 @@
-// The loss on held-out text.
+// The loss on held-out rows.
 #pragma once
 #include <cstdint>
-#include <span>
 
+#include "data/dataset.h"
 #include "fsdp/root.h"
 #include "model/model.h"
 
 namespace mantissa {
 
-/// [all ranks] Nats per target, the mean over all of `text`; every rank makes the same number of forwards of
-/// `rows_per_rank` rows.
-double evaluate(Root& root, Model& model, std::span<const uint8_t> text, int64_t context, int64_t rows_per_rank);
+/// [all ranks] Nats per target, the mean over all held-out rows of `data`; every rank makes the same number of forwards
+/// of `rows_per_rank` rows, as each is a collective. At least one row is held out.
+double evaluate(Root& root, Model& model, const Dataset& data, int64_t rows_per_rank);
 
 }  // namespace mantissa

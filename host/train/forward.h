@@ -5,7 +5,7 @@
 
 namespace mantissa {
 
-/// [all ranks] inputs: [rows, context] of int64 -> logits.
+/// [all ranks] inputs of a batch -> logits.
 inline at::Tensor forward(Root& root, Model& model, const at::Tensor& inputs) {
   return detail::run_unit(root.unit(0), [&](const at::Tensor& x) { return model.logits(x); }, inputs);
 }

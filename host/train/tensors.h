@@ -7,7 +7,8 @@
 namespace mantissa {
 
 struct BatchTensors {
-  at::Tensor inputs, targets;  ///< [rows, context] of int64
+  at::Tensor inputs;   ///< [rows, context] of int64, or [rows, features] of float32
+  at::Tensor targets;  ///< [rows, targets of a row] of int64
 };
 
 /// Views of `batch`, which must outlive them.

@@ -17,6 +17,7 @@
 #include "train/evaluate.h"
 #include "train/forward.h"
 #include "train/generate.h"
+#include "train/open_data.h"
 #include "train/shard_options.h"
 #include "train/stop_request.h"
 #include "train/tensors.h"
@@ -36,11 +37,10 @@ double peak_memory() {
 Trainer::Trainer(const Config& config, const std::filesystem::path& plugin_file, World world)
     : config_(config),
       world_(std::move(world)),
-      data_(config.data.path, config.data.heldout, config.model.context),
-      sampler_({config.run.seed, config.train.batch, config.train.microbatches, config.model.context,
-                static_cast<int64_t>(data_.train().size())}) {
+      data_(open_data(config)),
+      sampler_({config.run.seed, config.train.batch, config.train.microbatches, data_->num_rows()}) {
   at::set_num_threads(static_cast<int>(config_.distributed.threads));
-  model_ = make_model(config_.model, config_.run.seed);
+  model_ = make_model(config_.model, config_.data, config_.run.seed);
   const ModulePlan plan = plan_units(*model_->module(), false, shard_options(config_.fsdp, {}));
 
   std::optional<ConfiguredPlugin> plugin;
@@ -96,7 +96,7 @@ void Trainer::backward(StepState& state, Packet& packet) {
   const Share share{world_.rank(), world_.size()};
   root_->reset_call_hash();
   for (int64_t m = 0; m < config_.train.microbatches; ++m) {
-    Batch batch = rows_at(data_.train(), sampler_.rows_of(step_, m, share), config_.model.context);
+    Batch batch = data_->rows(sampler_.rows_of(step_, m, share));
     const BatchTensors tensors = tensors_of(batch);
     root_->set_last_microbatch(m + 1 == config_.train.microbatches);
     at::Tensor loss;
@@ -225,7 +225,7 @@ RunFinished Trainer::run(EventListener& listener, const std::filesystem::path& f
     return finished;
   }
   finished.val_loss = val_loss_;
-  if (val_loss_) finished.val_bits_per_byte = *val_loss_ / std::numbers::ln2;
+  finished.val_bits_per_byte = bits_per_byte();
   finished.weights = folder / "weights.safetensors";
   save_weights(*root_, finished.weights);
   if (config_.sample) finished.sample = generate_text(*root_, *model_, *config_.sample, config_.model.context);
@@ -238,7 +238,7 @@ bool Trainer::is_logged(int64_t step) const {
 }
 
 bool Trainer::is_evaluated(int64_t step) const {
-  if (data_.heldout().empty()) return false;
+  if (data_->num_heldout_rows() == 0) return false;
   return is_last(step) || (config_.train.eval_every > 0 && (step + 1) % config_.train.eval_every == 0);
 }
 
@@ -268,16 +268,20 @@ void Trainer::log_step(const StepResult& result, EventListener& listener) {
   phases_ = {};
 
   if (is_evaluated(step)) {
-    val_loss_ = evaluate(*root_, *model_, data_.heldout(), config_.model.context,
-                         std::max<int64_t>(1, config_.train.batch / world_.size()));
-    metrics.val_loss = *val_loss_;
-    metrics.val_bits_per_byte = *val_loss_ / std::numbers::ln2;
+    val_loss_ = evaluate(*root_, *model_, *data_, std::max<int64_t>(1, config_.train.batch / world_.size()));
+    metrics.val_loss = val_loss_;
+    metrics.val_bits_per_byte = bits_per_byte();
   }
   listener.stepped(metrics);
 }
 
+std::optional<double> Trainer::bits_per_byte() const {
+  if (!val_loss_ || !data_->is_text()) return std::nullopt;
+  return *val_loss_ / std::numbers::ln2;
+}
+
 RunStarted Trainer::describe(const std::filesystem::path& folder) const {
-  RunStarted started = describe_run({config_, *model_, root_->plan(), data_, precision_->identity(), world_.size()});
+  RunStarted started = describe_run({config_, *model_, root_->plan(), *data_, precision_->identity(), world_.size()});
   started.folder = folder;
   return started;
 }

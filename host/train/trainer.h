@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "config/config.h"
+#include "data/dataset.h"
 #include "data/sampler.h"
-#include "data/text.h"
 #include "fsdp/root.h"
 #include "grad/gradients.h"
 #include "model/model.h"
@@ -53,14 +53,15 @@ class Trainer {
   bool is_logged(int64_t step) const;
   bool is_evaluated(int64_t step) const;
   double targets_per_step() const {
-    return static_cast<double>(config_.train.batch * config_.train.microbatches * config_.model.context);
+    return static_cast<double>(config_.train.batch * config_.train.microbatches * data_->targets_per_row());
   }
+  std::optional<double> bits_per_byte() const;  // of the last evaluation, if targets are bytes
   double norm_type() const { return config_.clip.kind == ClipKind::norm ? config_.clip.norm_type : 2; }
   Exchange& exchange() { return world_.impl().exchange; }
 
   Config config_;
   World world_;
-  TextData data_;
+  std::unique_ptr<Dataset> data_;
   Sampler sampler_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Precision> precision_;

@@ -250,11 +250,12 @@ class Readme(unittest.TestCase):
         self.need(PROGRAM)
         documented = {key.strip("`| "): default.strip("`") for key, default, _ in table("key")}
         self.assertGreater(len(documented), 40)
-        # Together these two have every key that can be set.
-        common = ('[run]\nname = "a"\nsteps = 1\n[model]\nkind = "gpt"\n[data]\npath = "a.txt"\n'
-                  '[precision]\nplugin = "a"\n')
+        # Together these have every key that can be set.
+        any_model = '[run]\nname = "a"\nsteps = 1\n[precision]\nplugin = "a"\n'
+        common = '[model]\nkind = "gpt"\n[data]\npath = "a.txt"\n' + any_model
         needed = {
             "norm": common + f'sha256 = "{"0" * 64}"\n[clip]\nmax_norm = 1\n[sample]\n',
+            "rows": any_model + '[model]\nkind = "mlp"\n[data]\nkind = "generated"\n',
             "value": common + '[clip]\nvalue = 1\n[optimizer]\nkind = "sgd"\n[schedule]\nkind = "linear"\n',
         }
         shown = {}

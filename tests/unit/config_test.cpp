@@ -120,8 +120,9 @@ const Broken kBroken[] = {
      {"run.toml:7:1: train.foo: got an unknown key, need one of batch, microbatches, eval_every, "
       "max_consecutive_skips"}},
     {"KeyOfALaterVersion",
-     "[optimizer]\ndecay = \"all\"\n",
-     {"run.toml:7:1: optimizer.decay: got an unknown key, need one of kind, lr, betas, eps, weight_decay, momentum"}},
+     "[optimizer]\nfused = true\n",
+     {"run.toml:7:1: optimizer.fused: got an unknown key, need one of kind, lr, betas, eps, weight_decay, decay, "
+      "momentum"}},
     {"KeyInQuotes", "[log]\n\"e v\" = 1\n", {"run.toml:7:1: log.\"e v\": got an unknown key, need one of every"}},
     {"KeyIsATable",
      "[log.every]\nx = 1\n",
@@ -278,7 +279,15 @@ const Broken kBroken[] = {
     {"BackendOfAnotherBuild",
      "[distributed]\nbackend = \"nccl\"\n",
      {"run.toml:7:1: distributed.backend: got \"nccl\", need \"auto\" or \"gloo\" (NCCL is not in this build)"}},
-    {"DataKindUnknown", "data.kind = \"images\"\n", {"run.toml:6:6: data.kind: got \"images\", need \"text\""}},
+    {"DataKindUnknown",
+     "data.kind = \"images\"\n",
+     {"run.toml:6:6: data.kind: got \"images\", need \"text\" or \"generated\""}},
+    {"DataKindUnknownSaysNothingAboutItsKeys",
+     "data.kind = \"images\"\ndata.heldout = 0\ndata.classes = 5\n",
+     {"run.toml:6:6: data.kind: got \"images\", need \"text\" or \"generated\""}},
+    {"DecayUnknown",
+     "[optimizer]\ndecay = \"some\"\n",
+     {"run.toml:7:1: optimizer.decay: got \"some\", need \"all\" or \"matrices\""}},
     {"Sha256TooShort",
      "precision.sha256 = \"" + kDigits + "\"\n",
      {"run.toml:6:11: precision.sha256: got \"" + kDigits.substr(0, 59) + "..., need 64 hex digits in quotes"}},
@@ -299,6 +308,15 @@ const Broken kBroken[] = {
     {"WarmupLongerThanRun",
      "[schedule]\nwarmup = 11\n",
      {"run.toml:7:1: schedule.warmup: got 11, need at most run.steps = 10"}},
+    {"GptWithGeneratedData",
+     "data.kind = \"generated\"\n",
+     {"run.toml:6:6: data.kind: got \"generated\", need \"text\" with model.kind = \"gpt\""}},
+    {"KeysOfGeneratedDataWithText",
+     "data.seed = 1\ndata.inputs = 8\ndata.classes = 3\ndata.heldout_rows = 9\n",
+     {"run.toml:6:6: data.seed: got 1, need it left out: it has no effect with data.kind = \"text\"",
+      "run.toml:7:6: data.inputs: got 8, need it left out: it has no effect with data.kind = \"text\"",
+      "run.toml:8:6: data.classes: got 3, need it left out: it has no effect with data.kind = \"text\"",
+      "run.toml:9:6: data.heldout_rows: got 9, need it left out: it has no effect with data.kind = \"text\""}},
     {"BetasWithSgd",
      "[optimizer]\nkind = \"sgd\"\nbetas = [0.9, 0.99]\neps = 1e-8\n",
      {"run.toml:8:1: optimizer.betas: got [0.9, 0.99], need it left out: it has no effect with optimizer.kind = "
@@ -339,13 +357,72 @@ const Broken kBroken[] = {
 INSTANTIATE_TEST_SUITE_P(Broken, ConfigProblem, ::testing::ValuesIn(kBroken),
                          [](const auto& param) { return param.param.name; });
 
+// --- a classifier, which takes generated rows ---
+
+constexpr const char* kMlp =
+    "run = {name = \"t\", steps = 10}\n"
+    "precision.plugin = \"fsdp_norm\"\n"
+    "model.kind = \"mlp\"\n"
+    "data.kind = \"generated\"\n";
+
+class ConfigProblemOfMlp : public ::testing::TestWithParam<Broken> {};
+
+TEST_P(ConfigProblemOfMlp, IsToldInOneLine) { EXPECT_EQ(problems(kMlp + GetParam().text), GetParam().lines); }
+
+const Broken kBrokenMlp[] = {
+    {"KeysOfGpt",
+     "model.heads = 4\nmodel.context = 8\n",
+     {"run.toml:5:7: model.heads: got 4, need it left out: it has no effect with model.kind = \"mlp\"",
+      "run.toml:6:7: model.context: got 8, need it left out: it has no effect with model.kind = \"mlp\""}},
+    {"KeysOfText",
+     "data.path = \"a.txt\"\ndata.heldout = 0.1\n",
+     {"run.toml:5:6: data.path: got \"a.txt\", need it left out: it has no effect with data.kind = \"generated\"",
+      "run.toml:6:6: data.heldout: got 0.1, need it left out: it has no effect with data.kind = \"generated\""}},
+    {"Sample",
+     "[sample]\nlength = 3\n",
+     {"run.toml:5:2: sample: got a section, need it left out: a model of kind \"mlp\" writes no text"}},
+    {"InputsZero", "data.inputs = 0\n", {"run.toml:5:6: data.inputs: got 0, need a whole number from 1 to 10000"}},
+    {"OneClass", "data.classes = 1\n", {"run.toml:5:6: data.classes: got 1, need a whole number from 2 to 1000"}},
+    {"HeldoutRowsNegative",
+     "data.heldout_rows = -1\n",
+     {"run.toml:5:6: data.heldout_rows: got -1, need a whole number from 0 to 1000000000"}},
+    {"DataSeedNegative", "data.seed = -1\n", {"run.toml:5:6: data.seed: got -1, need a whole number >= 0"}},
+};
+
+INSTANTIATE_TEST_SUITE_P(Broken, ConfigProblemOfMlp, ::testing::ValuesIn(kBrokenMlp),
+                         [](const auto& param) { return param.param.name; });
+
+TEST(Config_Mlp, WithText_IsOneProblem) {
+  const std::string start = "run = {name = \"t\", steps = 10}\nprecision.plugin = \"p\"\nmodel.kind = \"mlp\"\n";
+  EXPECT_THAT(problems(start + "[data]\nkind = \"text\"\nheldout = 0.5\nclasses = 3\n"),
+              ElementsAre("run.toml:5:1: data.kind: got \"text\", need \"generated\" with model.kind = \"mlp\""));
+  EXPECT_THAT(problems(start + "[data]\npath = \"a.txt\"\n"),
+              ElementsAre("run.toml:4:2: data.kind: got \"text\", need \"generated\" with model.kind = \"mlp\""));
+  EXPECT_THAT(problems(start),
+              ElementsAre("run.toml:1:1: data.kind: got \"text\", need \"generated\" with model.kind = \"mlp\""));
+}
+
+TEST(Config_Mlp, EveryKey_ReachesItsField) {
+  const Config config = load(std::string(kMlp) + "data.seed = 4\ndata.inputs = 5\ndata.classes = 6\n" +
+                             "data.heldout_rows = 0\noptimizer.decay = \"matrices\"\n");
+  EXPECT_EQ(config.model.kind, "mlp");
+  EXPECT_EQ(config.data.kind, "generated");
+  EXPECT_EQ(config.data.seed, 4u);
+  EXPECT_EQ(config.data.inputs, 5);
+  EXPECT_EQ(config.data.classes, 6);
+  EXPECT_EQ(config.data.heldout_rows, 0);
+  EXPECT_EQ(config.optimizer.decay, Decay::matrices);
+  EXPECT_EQ(load(kMlp).data.heldout_rows, 2048);
+  EXPECT_EQ(load(kMlp).optimizer.decay, Decay::all);
+}
+
 // --- required keys ---
 
 TEST(Config_Required, EmptyFile_NamesAllMissingKeys) {
   EXPECT_THAT(problems(""),
               ElementsAre("run.toml:1:1: run.name: got nothing, need a plain folder name in quotes, without /",
                           "run.toml:1:1: run.steps: got nothing, need a whole number >= 1",
-                          "run.toml:1:1: model.kind: got nothing, need \"gpt\"",
+                          "run.toml:1:1: model.kind: got nothing, need \"gpt\" or \"mlp\"",
                           "run.toml:1:1: data.path: got nothing, need the path of a text file in quotes",
                           "run.toml:1:1: precision.plugin: got nothing, need the name of a plugin, or a path with a /, "
                           "in quotes"));
@@ -363,10 +440,10 @@ TEST(Config_Required, SectionThatIsNoTable_SaysSoOnce) {
 
 TEST(Config_Required, ValuesThatCannotBe_AreRefused) {
   EXPECT_THAT(
-      problems("run = {name = \"a/b\", steps = 0}\nmodel.kind = \"mlp\"\ndata.path = \"\"\nprecision.plugin = \"\"\n"),
+      problems("run = {name = \"a/b\", steps = 0}\nmodel.kind = \"cnn\"\ndata.path = \"\"\nprecision.plugin = \"\"\n"),
       ElementsAre("run.toml:1:8: run.name: got \"a/b\", need a plain folder name in quotes, without /",
                   "run.toml:1:22: run.steps: got 0, need a whole number from 1 to 1000000000000",
-                  "run.toml:2:7: model.kind: got \"mlp\", need \"gpt\"",
+                  "run.toml:2:7: model.kind: got \"cnn\", need \"gpt\" or \"mlp\"",
                   "run.toml:3:6: data.path: got \"\", need a path in quotes",
                   "run.toml:4:11: precision.plugin: got \"\", need the name of a plugin, or a path with a /, in "
                   "quotes"));
@@ -784,7 +861,7 @@ TEST(Config_Settings, KeysWithoutEffect_AreAbsent) {
   const Folder folder;
   const LoadedConfig plain = load_config(folder.write(kRequired));
   for (const char* key : {"optimizer.momentum", "schedule.floor", "clip.norm_type", "clip.error_if_nonfinite",
-                          "sample.length", "model.init", "precision.sha256"}) {
+                          "sample.length", "model.init", "precision.sha256", "data.seed", "data.classes"}) {
     EXPECT_EQ(setting(plain, key), "absent") << key;
   }
   const LoadedConfig other = load_config(
@@ -792,6 +869,11 @@ TEST(Config_Settings, KeysWithoutEffect_AreAbsent) {
   for (const char* key : {"optimizer.betas", "optimizer.eps", "clip.norm_type", "fsdp.reshard_after_forward"}) {
     EXPECT_EQ(setting(other, key), "absent") << key;
   }
+  const LoadedConfig mlp = load_config(folder.write(kMlp));
+  for (const char* key : {"model.heads", "model.context", "data.path", "data.heldout"}) {
+    EXPECT_EQ(setting(mlp, key), "absent") << key;
+  }
+  EXPECT_EQ(setting(mlp, "data.inputs"), "64 from default");
   EXPECT_EQ(setting(other, "optimizer.momentum"), "0.0 from default");
   EXPECT_EQ(setting(other, "clip.error_if_nonfinite"), "true from default");
 }
@@ -805,7 +887,8 @@ std::vector<std::string> keys_and_values(const LoadedConfig& loaded) {
 TEST(Config_ToToml, ReadAgainFromAnotherFolder_HasTheSameValues) {
   const std::string required = kRequired;
   for (const std::string& text :
-       {required, std::string(kFull), required + "[clip]\nvalue = inf\n[optimizer]\nlr = 0.30000000000000004\n",
+       {required, std::string(kFull), std::string(kMlp) + "optimizer.decay = \"matrices\"\n",
+        required + "[clip]\nvalue = inf\n[optimizer]\nlr = 0.30000000000000004\n",
         required + "[sample]\nprompt = '''\nDEL \\ \"'''\n", required + "[precision.options]\n\"a.b = c\" = nan\n"}) {
     const Folder first, second;
     const LoadedConfig loaded = load_config(first.write(text, "deep/run.toml"), {"train.batch=4"});

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "optim/adamw.h"
+#include "optim/decay.h"
 #include "optim/schedule.h"
 #include "optim/sgd.h"
 
@@ -72,6 +73,40 @@ TEST(Sgd, FiveSteps_EqualPyTorch) {
 TEST(Sgd, ScalingInThePass_EqualsScaledGradients) {
   EXPECT_EQ(five_steps_of_sgd<double>({0.5, std::numeric_limits<double>::infinity()}),
             five_steps_of_sgd<double>({}, 0.5));
+}
+
+// Whatever the ranks, an element decays as its parameter does; padding is 0 and may decay or not.
+TEST(DecayStretches, OfEveryRank_GiveEachElementTheDecayOfItsParameter) {
+  const std::vector<int64_t> numels{40, 5, 0, 17, 33, 1, 64, 3};
+  const std::vector<double> decays{0.1, 0, 0.1, 0, 0, 0.1, 0.1, 0};
+  for (const bool replicated : {false, true}) {
+    for (const int world_size : {1, 2, 3, 5, 9}) {
+      const FlatLayout layout(numels, world_size, replicated);
+      for (int rank = 0; rank < world_size; ++rank) {
+        const std::vector<Piece> pieces = layout.pieces(rank);
+        const auto stretches = decay_stretches(pieces, layout.shard_numel(), decays);
+        std::vector<double> of_element;
+        for (const DecayStretch& stretch : stretches) {
+          EXPECT_EQ(stretch.begin, static_cast<int64_t>(of_element.size())) << "a gap, or an overlap";
+          of_element.resize(static_cast<size_t>(stretch.end), stretch.weight_decay);
+        }
+        if (!pieces.empty()) EXPECT_EQ(static_cast<int64_t>(of_element.size()), layout.shard_numel());
+        for (const Piece& piece : pieces) {
+          for (int64_t i = 0; i < piece.numel; ++i) {
+            EXPECT_EQ(of_element.at(static_cast<size_t>(piece.shard_offset + i)), decays[piece.parameter]);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(DecayStretches, OfOneDecay_AreOne) {
+  const FlatLayout layout({40, 5, 17}, 2, false);
+  const auto stretches = decay_stretches(layout.pieces(0), layout.shard_numel(), {0.1, 0.1, 0.1});
+  ASSERT_EQ(stretches.size(), 1u);
+  EXPECT_EQ(stretches[0].end, layout.shard_numel());
+  EXPECT_TRUE(decay_stretches({}, 16, {}).empty()) << "a shard of padding alone";
 }
 
 TEST(Schedule, Warmup_RisesToLr) {
