@@ -17,14 +17,28 @@ using nlohmann::json;
 
 const std::filesystem::path kGolden = std::filesystem::path(MANTISSA_SOURCE_DIR) / "tests/parity/golden";
 
-std::string config(int microbatches, const std::string& more) {
-  return "[run]\nname = \"parity\"\nsteps = 20\n[model]\nkind = \"gpt\"\nlayers = 2\nwidth = 32\nheads = 2\ncontext = "
-         "32\ninit = \"" +
+std::string config(const std::string& model_and_data, const std::string& more) {
+  return "[run]\nname = \"parity\"\nsteps = 20\n" + model_and_data +
+         "[precision]\nplugin = \"fsdp_norm\"\n[clip]\nmax_norm = 0.5\n[log]\nevery = 1\n" + more;
+}
+
+std::string gpt(int microbatches, const std::string& optimizer = "lr = 3e-4\n") {
+  return "[model]\nkind = \"gpt\"\nlayers = 2\nwidth = 32\nheads = 2\ncontext = 32\ninit = \"" +
          (kGolden / "init.safetensors").string() + "\"\n[data]\npath = \"" + MANTISSA_SOURCE_DIR +
          "/LICENSE\"\nheldout = 0.0\n[train]\nbatch = 12\nmicrobatches = " + std::to_string(microbatches) +
-         "\n[optimizer]\nlr = 3e-4\n[precision]\nplugin = \"fsdp_norm\"\n[clip]\nmax_norm = 0.5\n[log]\nevery = 1\n" +
-         more;
+         "\n[optimizer]\n" + optimizer;
 }
+
+std::string mlp(int microbatches, const std::string& optimizer) {
+  return "[model]\nkind = \"mlp\"\nlayers = 2\nwidth = 16\ninit = \"" + (kGolden / "mlp_init.safetensors").string() +
+         "\"\n[data]\nkind = \"generated\"\ninputs = 8\nclasses = 4\nseed = 5\nheldout_rows = 0\n[train]\nbatch = "
+         "12\nmicrobatches = " +
+         std::to_string(microbatches) + "\n[optimizer]\n" + optimizer;
+}
+
+constexpr const char* kAdamWMatrices = "lr = 3e-4\nweight_decay = 0.5\ndecay = \"matrices\"\n";
+constexpr const char* kSgdMatrices =
+    "kind = \"sgd\"\nlr = 0.1\nmomentum = 0.9\nweight_decay = 0.5\ndecay = \"matrices\"\n";
 
 void expect_close(double got, double want, const std::string& what) {
   EXPECT_NEAR(got, want, 1e-5 * std::fabs(want)) << what;
@@ -50,6 +64,17 @@ void expect_weights(const std::filesystem::path& got_file, const std::filesystem
   }
 }
 
+void expect_equal_to_pytorch(const std::string& golden, int ranks, const std::string& config_text) {
+  const test::TempFolder folder;
+  test::write_file(folder / "run.toml", config_text);
+  const test::ProgramResult result =
+      test::run_mantissa({"train", "run.toml", "--ranks", std::to_string(ranks)}, folder.path());
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::filesystem::path run = test::run_folder(folder.path());
+  expect_metrics(run, json::parse(test::read_file(kGolden / (golden + ".json"))));
+  if (golden != "gpt_matrices") expect_weights(run / "weights.safetensors", kGolden / (golden + ".safetensors"));
+}
+
 struct Setting {
   const char* golden;
   int microbatches;
@@ -62,14 +87,7 @@ class Parity : public ::testing::TestWithParam<Setting> {};
 
 TEST_P(Parity, TwentySteps_EqualPyTorchFsdp2) {
   const Setting& setting = GetParam();
-  const test::TempFolder folder;
-  test::write_file(folder / "run.toml", config(setting.microbatches, setting.more));
-  const test::ProgramResult result =
-      test::run_mantissa({"train", "run.toml", "--ranks", std::to_string(setting.ranks)}, folder.path());
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const std::filesystem::path run = test::run_folder(folder.path());
-  expect_metrics(run, json::parse(test::read_file(kGolden / (std::string(setting.golden) + ".json"))));
-  expect_weights(run / "weights.safetensors", kGolden / (std::string(setting.golden) + ".safetensors"));
+  expect_equal_to_pytorch(setting.golden, setting.ranks, config(gpt(setting.microbatches), setting.more));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -87,6 +105,15 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"one_microbatch", 1, 3, "KeptAfterForward", "[fsdp]\nreshard_after_forward = false\n"},
                       Setting{"one_microbatch", 1, 3, "ShardingNone", "[fsdp]\nsharding = \"none\"\n"}),
     [](const auto& setting) { return setting.param.name; });
+
+// Two parameter groups, momentum, a classifier. Every combination of them is compared in tests/dist with LibTorch.
+TEST(ParityOfOptimizers, DecayOfMatricesAndMomentum_EqualPyTorchFsdp2) {
+  expect_equal_to_pytorch("gpt_matrices", 3, config(gpt(2, kSgdMatrices), ""));
+  expect_equal_to_pytorch("mlp_adamw", 2, config(mlp(1, "lr = 3e-4\n"), ""));
+  expect_equal_to_pytorch("mlp_adamw_matrices", 3, config(mlp(2, kAdamWMatrices), ""));
+  expect_equal_to_pytorch("mlp_sgd_matrices", 1, config(mlp(1, kSgdMatrices), ""));
+  expect_equal_to_pytorch("mlp_sgd_matrices", 2, config(mlp(1, kSgdMatrices), "[fsdp]\nsharding = \"none\"\n"));
+}
 
 }  // namespace
 }  // namespace mantissa
