@@ -57,7 +57,9 @@ void check_plugin_apart(const std::filesystem::path& file, const Config& config)
 }  // namespace
 
 Job prepare(const JobRequest& request, const Program& program) {
-  Job job{load_config(request.config, request.overrides), {}, 0};
+  Job job{load_config(request.config, request.overrides), {}, 0, {}};
+  job.progress.color = program.color;
+  job.progress.quiet = program.quiet;
   const Config& config = job.loaded.config;
   if (config.train.batch < request.world_size) {
     throw ConfigError({place_of(job.loaded, "train.batch", request.config) + ": train.batch: got " +

@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "config/load.h"
+#include "report/progress_bar.h"
 
 namespace mantissa {
 
@@ -15,6 +16,7 @@ struct Job {
   LoadedConfig loaded;
   std::filesystem::path plugin_file;
   uint64_t fingerprint = 0;  ///< of what must be the same on every rank: config, text size, plugin
+  ProgressOptions progress;  ///< made before ranks are forked
 };
 
 struct JobRequest {

@@ -1,12 +1,12 @@
 // mantissa train: checks what can be checked without ranks, starts them, and runs the trainer on each.
 #include <charconv>
-#include <iostream>
 #include <thread>
 
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/terminal.h"
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/dry_run.h"
@@ -16,7 +16,7 @@
 #include "report/event_log.h"
 #include "report/listeners.h"
 #include "report/metrics_file.h"
-#include "report/progress.h"
+#include "report/progress_bar.h"
 #include "report/run_folder.h"
 #include "train/stop_request.h"
 #include "train/trainer.h"
@@ -48,7 +48,7 @@ class Report {
     folder_.write_config(to_toml(job.loaded));
     listeners_.add(std::make_unique<EventLog>(folder_.path()));
     listeners_.add(std::make_unique<MetricsFile>(folder_.path()));
-    listeners_.add(std::make_unique<ProgressLines>(std::cout));
+    listeners_.add(make_progress(job.progress));
   }
   const RunFolder& folder() const { return folder_; }
   EventListener& listener() { return listeners_; }
@@ -96,7 +96,8 @@ RankOutcome run_rank(const Job& job, const Rendezvous& rendezvous) {
     try {
       if (report) report->listener().failed(cause, static_cast<int>(exit_code));
     } catch (const std::exception& error) {
-      log::warning(std::string("the failure could not be written to events.jsonl: ") + error.what());
+      log::warning(std::string("the failure could not be written to events.jsonl: ") + error.what() +
+                   "; make room on the disk of the run folder");
     }
     return {static_cast<int>(exit_code), origin, cause};
   };

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/file_descriptor.h"
 #include "base/log.h"
+#include "base/terminal.h"
 #include "comm/line_relay.h"
 #include "comm/rank_process.h"
 #include "comm/verdict.h"
@@ -36,7 +37,7 @@ void open_standard_streams() {
   if (fd >= 0) ::close(fd);
 }
 
-// SIGCHLD, SIGINT and SIGTERM as a descriptor to poll, for as long as a job runs.
+// SIGCHLD, SIGINT, SIGTERM and SIGTSTP as a descriptor to poll, for as long as a job runs.
 class Signals {
  public:
   Signals() {
@@ -47,7 +48,7 @@ class Signals {
     sigset_t watched;
     sigemptyset(&watched);
     sigaddset(&watched, SIGCHLD);
-    for (const int signal : {SIGINT, SIGTERM}) {
+    for (const int signal : {SIGINT, SIGTERM, SIGTSTP}) {
       if (!is_ignored(signal)) sigaddset(&watched, signal);  // nohup and shells' `&` mean it
     }
     ::pthread_sigmask(SIG_BLOCK, &watched, &previous_mask_);
@@ -61,6 +62,15 @@ class Signals {
 
   int fd() const { return fd_.get(); }
   const sigset_t& previous_mask() const { return previous_mask_; }
+  /// Stops this process as SIGTSTP does where nobody watches for it; returns when it is continued.
+  void stop_here() const {
+    sigset_t stop, before;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTSTP);
+    ::raise(SIGTSTP);
+    ::pthread_sigmask(SIG_UNBLOCK, &stop, &before);
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
   void close_in_child() { fd_.reset(); }
   /// The next signal that came, or 0.
   int next() {
@@ -120,6 +130,7 @@ class Job {
   int poll_timeout_ms() const;
   void handle_signals();
   void interrupt(int signal);
+  void suspend();
   void move_output();
   void collect_ended();
   EndedRank describe_end(const RankProcess& rank, const ExitStatus& status) const;
@@ -209,8 +220,23 @@ int Job::poll_timeout_ms() const {
 
 void Job::handle_signals() {
   while (const int signal = signals_.next()) {
-    if (signal != SIGCHLD) interrupt(signal);
+    if (signal == SIGTSTP) {
+      suspend();
+    } else if (signal != SIGCHLD) {
+      interrupt(signal);
+    }
   }
+}
+
+// Ctrl-Z: the ranks, which have no terminal of their own, stop before the launcher does and go on after it. Once rank 0
+// stands still, it draws no bar into the shell's prompt.
+void Job::suspend() {
+  signal_group(SIGSTOP);
+  for (const RankProcess& rank : ranks_) rank.wait_until_stopped();
+  const std::string_view erase = line_start(STDOUT_FILENO);
+  if (::write(STDOUT_FILENO, erase.data(), erase.size()) < 0) log::debug("the progress bar could not be erased");
+  signals_.stop_here();
+  signal_group(SIGCONT);
 }
 
 void Job::interrupt(int signal) {
@@ -311,7 +337,7 @@ void Job::warn_of_hung_ranks() const {
   for (const RankProcess& rank : ranks_) {
     if (has_ended(rank)) continue;
     log::warning("rank " + std::to_string(rank.rank()) + " did not end within " + std::to_string(grace_.count()) +
-                 " ms of a peer's failure and is ended");
+                 " ms of a peer's failure and is ended; mend what the error below names");
   }
 }
 
@@ -330,7 +356,8 @@ void Job::drain_output() {
   while (stdout_.has_pending() || stderr_.has_pending()) {
     wait();
     for (int signal = signals_.next(); signal != 0; signal = signals_.next()) {
-      if (signal != SIGCHLD) return;
+      if (signal == SIGTSTP) signals_.stop_here();
+      if (signal == SIGINT || signal == SIGTERM) return;
     }
     move_output();
   }
@@ -348,6 +375,7 @@ JobOutcome launch(int world_size, const RankBody& body, std::chrono::millisecond
     throw UsageError("cannot start " + std::to_string(world_size) + " ranks; need at least 1 (--ranks)");
   }
   open_standard_streams();
+  log::share_with_forks();
   Job job(world_size, grace);
   try {
     job.start(body);

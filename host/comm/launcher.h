@@ -31,11 +31,12 @@ struct JobOutcome {
 ///
 /// Must be called before this process has a second thread. Rank 0 keeps stdout and stderr; the lines of the others are
 /// passed on with `[rank N] ` before them. When one fails, the others get `grace` to end by themselves, then SIGTERM,
-/// then SIGKILL. SIGINT and SIGTERM to the launcher are passed on. No child outlives it, even if it is killed. The
-/// outcome is that of the first rank that failed by itself: an origin before one that only heard of it; a rank that
-/// died by a signal counts as failed with exit code 1 and is named with the signal. A message that all ranks end with
-/// alike is given without a rank. Ranks that stop in order on SIGINT or SIGTERM (codes 130, 143) have all the time they
-/// need; a second SIGINT kills them. Throws UsageError without ranks, CommError if a rank cannot be started.
+/// then SIGKILL. SIGINT and SIGTERM to the launcher are passed on; SIGTSTP (Ctrl-Z) stops the ranks and it, and
+/// SIGCONT continues them. No child outlives it, even if it is killed. The outcome is that of the first rank that
+/// failed by itself: an origin before one that only heard of it; a rank that died by a signal counts as failed with
+/// exit code 1 and is named with the signal. A message that all ranks end with alike is given without a rank. Ranks
+/// that stop in order on SIGINT or SIGTERM (codes 130, 143) have all the time they need; a second SIGINT kills them.
+/// Throws UsageError without ranks, CommError if a rank cannot be started.
 JobOutcome launch(int world_size, const std::function<RankOutcome(const LocalRank&)>& body,
                   std::chrono::milliseconds grace = std::chrono::seconds(5));
 

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <climits>
 
+#include "base/terminal.h"
+
 namespace mantissa {
 namespace {
 
@@ -23,6 +25,10 @@ size_t next_chunk(std::string_view pending) {
 }  // namespace
 
 bool LineSink::is_full() const { return pending_.size() >= kMostPending; }
+
+void LineSink::add_line(std::string_view prefix, std::string_view line) {
+  pending_.append(line_start(fd_)).append(prefix).append(line) += '\n';
+}
 
 void LineSink::write_some() {
   const ssize_t written = ::write(fd_, pending_.data(), next_chunk(pending_));
@@ -68,10 +74,6 @@ void LineRelay::take(std::string_view text) {
   }
 }
 
-void LineRelay::pass_on(std::string_view line) {
-  sink_->add(prefix_);
-  sink_->add(line);
-  sink_->add("\n");
-}
+void LineRelay::pass_on(std::string_view line) { sink_->add_line(prefix_, line); }
 
 }  // namespace mantissa

@@ -16,7 +16,8 @@ class LineSink {
   bool has_pending() const { return !pending_.empty(); }
   /// So much is pending that its sources should wait.
   bool is_full() const;
-  void add(std::string_view text) { pending_ += text; }
+  /// A line without its end; what keeps it apart from a progress bar on a terminal is added.
+  void add_line(std::string_view prefix, std::string_view line);
   /// One write after poll said POLLOUT. What cannot be written (closed, disk full) is dropped: losing lines must not
   /// end a job.
   void write_some();

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -103,6 +104,7 @@ void read_nothing() {
   ::setpgid(0, start.group);
   die_with(launcher);
   read_nothing();
+  std::signal(SIGTTOU, SIG_IGN);  // in a group of its own it would be stopped for good where `stty tostop` is set
   start.forget_launcher();
   // A pipe would be buffered by blocks, which end in the middle of a line. A buffer of our own, as glibc goes on with
   // blocks for the rest of one that the launcher has used.
@@ -145,6 +147,12 @@ std::optional<ExitStatus> RankProcess::poll_exit() const {
   siginfo_t info{};
   if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return {};
   return ExitStatus{info.si_code != CLD_EXITED, info.si_status};
+}
+
+void RankProcess::wait_until_stopped() const {
+  siginfo_t info{};
+  while (::waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WEXITED | WNOWAIT) != 0 && errno == EINTR) {
+  }
 }
 
 void RankProcess::reap() const {

@@ -42,6 +42,8 @@ class RankProcess {
 
   /// Empty while it runs. The child stays a zombie until `reap`, so that its pid, and the process group, stay its own.
   std::optional<ExitStatus> poll_exit() const;
+  /// After SIGSTOP: returns once all its threads stand still, or it has ended.
+  void wait_until_stopped() const;
   /// Waits for its end and frees its pid.
   void reap() const;
   /// What its body ended with; empty if it ended before it could say. Call after its end.

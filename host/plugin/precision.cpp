@@ -95,8 +95,10 @@ void Precision::call(Slot slot, Call call) {
     std::rethrow_exception(
         slot_failure(services_.plugin_id(), slot, status, thrown.empty() ? services_.text() : thrown));
   if (ms > slow_ms_ && slow_slots_.insert(slot).second) {
-    log::warning("plugin " + services_.plugin_id() + ": " + name(slot) + " took " + short_text(ms, 9) +
-                 " ms, more than plugins.slow_ms = " + short_text(slow_ms_, 9) + "; said once");
+    const std::string who = "plugin " + services_.plugin_id() + ": " + name(slot);
+    log::warning_about(who, who + " took " + short_text(ms, 9) +
+                                " ms, more than plugins.slow_ms = " + short_text(slow_ms_, 9) +
+                                "; every step waits for it: use a faster plugin, or raise plugins.slow_ms");
   }
 }
 

@@ -17,6 +17,9 @@ class Listeners : public EventListener {
   void started(const RunStarted& event) override {
     for (const auto& listener : listeners_) listener->started(event);
   }
+  void ticked(const StepTick& event) override {
+    for (const auto& listener : listeners_) listener->ticked(event);
+  }
   void stepped(const StepMetrics& event) override {
     for (const auto& listener : listeners_) listener->stepped(event);
   }

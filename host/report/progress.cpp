@@ -101,6 +101,11 @@ void ProgressLines::stepped(const StepMetrics& metrics) {
   out_ << std::endl;
 }
 
+void ProgressLines::evaluated(const StepMetrics& metrics) {
+  out_ << step_label(metrics.step) << "  held-out " << fixed_text(metrics.val_bits_per_byte.value_or(0), 4)
+       << " bits/byte  loss " << right(fixed_text(metrics.loss, 4), 7) << std::endl;
+}
+
 void ProgressLines::skipped(const StepSkipped& skip) {
   skipped_step_ = skip.step;
   out_ << step_label(skip.step) << "  skipped: " << skip.reason << " (grad_norm " << short_text(skip.grad_norm, 4)

@@ -16,6 +16,8 @@ class ProgressLines : public EventListener {
 
   void started(const RunStarted& run) override;
   void stepped(const StepMetrics& metrics) override;
+  /// The line of an evaluation, for those who see the other numbers elsewhere.
+  void evaluated(const StepMetrics& metrics);
   void skipped(const StepSkipped& skip) override;
   void finished(const RunFinished& result) override;
 

@@ -28,10 +28,19 @@ struct StepMetrics {
   std::optional<double> val_bits_per_byte;  ///< of a text only
 };
 
+/// Any optimizer step, logged or not. A handful of numbers that the step has anyway, for displays.
+struct StepTick {
+  int64_t step = 0;
+  double loss = 0, grad_norm = 0;  ///< as in StepMetrics
+  double seconds = 0;              ///< that this step took on rank 0, without evaluation
+  int64_t evaluations_left = 0;    ///< of this step and later ones
+};
+
 struct RunStarted {
   std::string name;
   std::filesystem::path folder;
   int64_t steps = 0;
+  double tokens_per_step = 0;  ///< all ranks
   int world_size = 1;
   std::string model;                 ///< one line, e.g. "gpt, 4 layers, width 256"
   int64_t num_parameters = 0;        ///< trainable, tied ones once
@@ -60,11 +69,12 @@ struct RunFinished {
   std::string stopped_by;  ///< "SIGINT" or "SIGTERM" if the run was ended early; weights are not written then
 };
 
-/// Hears a run. Called on rank 0 only, on the training thread, in this order.
+/// Hears a run. Called on rank 0 only, on the training thread. Of one step: ticked, then skipped, then stepped.
 class EventListener {
  public:
   virtual ~EventListener() = default;
   virtual void started(const RunStarted&) {}
+  virtual void ticked(const StepTick&) {}
   virtual void stepped(const StepMetrics&) {}
   virtual void skipped(const StepSkipped&) {}
   virtual void finished(const RunFinished&) {}

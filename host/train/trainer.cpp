@@ -203,7 +203,10 @@ RunFinished Trainer::run(EventListener& listener, const std::filesystem::path& f
   RunFinished finished;
   uint32_t requests = 0;
   while (step_ < config_.run.steps && requests == 0) {
+    const Phases::Duration before = phases_.step;
     const StepResult result = step(is_logged(step_));
+    listener.ticked({static_cast<int64_t>(result.state.index), result.state.loss, result.state.total_norm,
+                     (phases_.step - before).count(), evaluations_from(step_ - 1)});
     if (!result.skip_reason.empty()) {
       listener.skipped({static_cast<int64_t>(result.state.index), result.skip_reason, result.state.total_norm,
                         result.state.loss_scale});
@@ -240,6 +243,13 @@ bool Trainer::is_logged(int64_t step) const {
 bool Trainer::is_evaluated(int64_t step) const {
   if (data_->num_heldout_rows() == 0) return false;
   return is_last(step) || (config_.train.eval_every > 0 && (step + 1) % config_.train.eval_every == 0);
+}
+
+// How often is_evaluated holds from `step` on.
+int64_t Trainer::evaluations_from(int64_t step) const {
+  if (data_->num_heldout_rows() == 0) return 0;
+  const int64_t every = config_.train.eval_every, steps = config_.run.steps;
+  return every == 0 ? 1 : (steps + every - 1) / every - step / every;
 }
 
 void Trainer::log_step(const StepResult& result, EventListener& listener) {
@@ -283,6 +293,7 @@ std::optional<double> Trainer::bits_per_byte() const {
 RunStarted Trainer::describe(const std::filesystem::path& folder) const {
   RunStarted started = describe_run({config_, *model_, root_->plan(), *data_, precision_->identity(), world_.size()});
   started.folder = folder;
+  started.tokens_per_step = targets_per_step();
   return started;
 }
 

@@ -52,6 +52,7 @@ class Trainer {
   bool is_last(int64_t step) const { return step + 1 == config_.run.steps; }
   bool is_logged(int64_t step) const;
   bool is_evaluated(int64_t step) const;
+  int64_t evaluations_from(int64_t step) const;
   double targets_per_step() const {
     return static_cast<double>(config_.train.batch * config_.train.microbatches * data_->targets_per_row());
   }
