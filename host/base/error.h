@@ -17,6 +17,7 @@ enum class ExitCode : int {
   plugin = 3,      ///< plugin or its options refused
   checkpoint = 4,  ///< checkpoint or weights file unusable
   diverged = 5,    ///< non-finite gradients, or the plugin's abort
+  hung_up = 129,   ///< stopped in order, as the next two
   interrupted = 130,
   terminated = 143,
 };
@@ -86,10 +87,23 @@ class OrderError : public Error {
 struct Failure {
   ExitCode exit_code = ExitCode::failed;
   std::string text;
+  bool own = true;  ///< false: of PeerFailed and CommError, where another rank is to blame, or nobody
 };
 
 /// Of any exception; those that are no Error end the program with ExitCode::failed.
 Failure describe(const std::exception_ptr& exception);
+
+/// Contact with other ranks was lost, and they did not say why. Whoever watches their processes knows more than this
+/// rank does: `observed` is what it saw, the message adds its guess.
+class PeerLost : public CommError {
+ public:
+  PeerLost(const std::string& guess, std::string observed)
+      : CommError(guess + ": " + observed), observed_(std::move(observed)) {}
+  const std::string& observed() const { return observed_; }
+
+ private:
+  std::string observed_;
+};
 
 /// Another rank failed and told it; this rank ends with the same exit code.
 class PeerFailed : public Error {

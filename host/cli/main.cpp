@@ -12,7 +12,7 @@
 #include "cli/commands.h"
 #include "cli/json.h"
 #include "cli/usage.h"
-#include "comm/process_group.h"
+#include "comm/terminate.h"
 
 namespace mantissa {
 namespace {

@@ -41,12 +41,29 @@ void warn_about_threads(const Config& config, int local_ranks) {
                (threads > 1 ? ", or a smaller distributed.threads" : ""));
 }
 
+RunFolder make_run_folder(const Job& job) { return {job.loaded.config.run.dir, job.loaded.config.run.name}; }
+
+// With a launcher it is the launcher that writes why a run failed: it knows even if rank 0 is killed.
+class EventLogUnderLauncher final : public EventLog {
+ public:
+  using EventLog::EventLog;
+  void failed(const std::string&, int) override {}
+};
+
+void log_failure(const RunFolder& folder, const JobOutcome& outcome) {
+  try {
+    EventLog(folder.path()).failed(outcome.message, outcome.exit_code);
+  } catch (const std::exception& error) {
+    log::warning(std::string("the failure could not be written to events.jsonl: ") + error.what());
+  }
+}
+
 // The listeners of rank 0, and the folder they write to.
 class Report {
  public:
-  explicit Report(const Job& job) : folder_(job.loaded.config.run.dir, job.loaded.config.run.name) {
+  Report(const Job& job, RunFolder folder, std::unique_ptr<EventLog> events) : folder_(std::move(folder)) {
     folder_.write_config(to_toml(job.loaded));
-    listeners_.add(std::make_unique<EventLog>(folder_.path()));
+    listeners_.add(std::move(events));
     listeners_.add(std::make_unique<MetricsFile>(folder_.path()));
     listeners_.add(make_progress(job.progress));
   }
@@ -58,19 +75,22 @@ class Report {
   Listeners listeners_;
 };
 
-ExitCode code_of(const RunFinished& finished) {
-  if (finished.stopped_by.empty()) return ExitCode::done;
-  return finished.stopped_by == "SIGINT" ? ExitCode::interrupted : ExitCode::terminated;
+// `made`: by the launcher; without one rank 0 makes it.
+std::unique_ptr<Report> make_report(const Job& job, const RunFolder* made) {
+  if (made) return std::make_unique<Report>(job, *made, std::make_unique<EventLogUnderLauncher>(made->path()));
+  RunFolder own = make_run_folder(job);
+  auto events = std::make_unique<EventLog>(own.path());
+  return std::make_unique<Report>(job, std::move(own), std::move(events));
 }
 
-ExitCode train_on(World world, const Job& job, std::unique_ptr<Report>& report) {
+ExitCode train_on(World world, const Job& job, const RunFolder* made, std::unique_ptr<Report>& report) {
   EventListener silent;
   Packet packet;
   packet.fingerprint = job.fingerprint;
   world.impl().exchange.agree_after(
       Operation::start,
       [&] {
-        if (world.rank() == 0) report = std::make_unique<Report>(job);
+        if (world.rank() == 0) report = make_report(job, made);
       },
       packet);
   EventListener& listener = report ? report->listener() : silent;
@@ -81,41 +101,35 @@ ExitCode train_on(World world, const Job& job, std::unique_ptr<Report>& report) 
   listener.started(started);
   const RunFinished finished = trainer.run(listener, folder);
   listener.finished(finished);
-  return code_of(finished);
+  return exit_code_of(finished);
 }
 
 // One rank from its beginning to its end; never throws.
-RankOutcome run_rank(const Job& job, const Rendezvous& rendezvous) {
+RankOutcome run_rank(const Job& job, const Rendezvous& rendezvous, const RunFolder* made) {
   std::unique_ptr<World> world;
   std::unique_ptr<Report> report;
-  const auto fail = [&](ExitCode exit_code, bool origin, const std::string& cause) -> RankOutcome {
-    if (world) {
-      world->impl().group.report_fault(exit_code, cause);
-      world->impl().group.abort();
-    }
+  const auto fail = [&](RankOutcome outcome) {
+    if (world && outcome.origin)
+      world->impl().group.report_fault(static_cast<ExitCode>(outcome.exit_code), outcome.message);
+    if (world) world->impl().group.abort();
     try {
-      if (report) report->listener().failed(cause, static_cast<int>(exit_code));
+      if (report) report->listener().failed(outcome.message, outcome.exit_code);
     } catch (const std::exception& error) {
       log::warning(std::string("the failure could not be written to events.jsonl: ") + error.what() +
                    "; make room on the disk of the run folder");
     }
-    return {static_cast<int>(exit_code), origin, cause};
+    return outcome;
   };
   try {
     catch_stop_signals();
     const auto timeout =
         std::chrono::milliseconds(static_cast<int64_t>(job.loaded.config.distributed.timeout_s * 1000));
     world = std::make_unique<World>(std::make_shared<World::Impl>(rendezvous, timeout));
-    const ExitCode exit_code = train_on(*world, job, report);
+    const ExitCode exit_code = train_on(*world, job, made, report);
     return {static_cast<int>(exit_code), true,
             exit_code == ExitCode::done ? "" : "stopped after the step, as asked; nothing was saved"};
-  } catch (const PeerFailed& error) {
-    return fail(error.exit_code(), false, error.what());
-  } catch (const CommError& error) {
-    return fail(error.exit_code(), false, error.what());
   } catch (...) {
-    const Failure failure = describe(std::current_exception());
-    return fail(failure.exit_code, true, failure.text);
+    return fail(outcome_of(std::current_exception()));
   }
 }
 
@@ -140,7 +154,16 @@ constexpr const char* kExamples =
     "\n"
     "The README's \"All keys\" lists what a config may hold; mantissa config show prints what it comes to.";
 
+JobOutcome launch_ranks(const Job& job, int ranks) {
+  const RunFolder folder = make_run_folder(job);
+  const JobOutcome outcome =
+      launch(ranks, [&](const LocalRank& local) { return run_rank(job, rendezvous_of(local), &folder); });
+  if (!outcome.in_order) log_failure(folder, outcome);
+  return outcome;
+}
+
 int train(const Arguments& arguments, const Program& program) {
+  outlive_output();
   if (arguments.ranks > 0 && is_rank_by_environment()) {
     throw UsageError(
         "--ranks was given, but RANK or WORLD_SIZE is set too: this process is a rank already; leave out --ranks, or "
@@ -157,10 +180,10 @@ int train(const Arguments& arguments, const Program& program) {
   JobOutcome outcome;
   if (arguments.ranks > 1) {
     warn_about_threads(job.loaded.config, ranks);
-    outcome = launch(ranks, [&](const LocalRank& local) { return run_rank(job, rendezvous_of(local)); });
+    outcome = launch_ranks(job, ranks);
   } else {
-    const RankOutcome alone = run_rank(job, environment.value_or(Rendezvous{}));
-    outcome = {alone.exit_code, alone.message};
+    const RankOutcome alone = run_rank(job, environment.value_or(Rendezvous{}), nullptr);
+    outcome = {.exit_code = alone.exit_code, .message = alone.message};
   }
   if (!outcome.message.empty()) log::error(outcome.message);
   return outcome.exit_code;

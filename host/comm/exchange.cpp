@@ -63,7 +63,7 @@ void Exchange::remember_failure(std::exception_ptr cause) {
   failure_ = std::move(cause);
   const Failure what = describe(failure_);
   exit_code_ = what.exit_code;
-  if (transport_.world_size() > 1) transport_.group().report_fault(what.exit_code, what.text);
+  if (what.own && transport_.world_size() > 1) transport_.group().report_fault(what.exit_code, what.text);
 }
 
 Agreed Exchange::agree(Operation operation, Packet mine) {

@@ -27,6 +27,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kAfterTerm(1);
+// What comes sooner belongs to the first signal: timeout(1), say, sends it to the process and then to its group.
+constexpr std::chrono::milliseconds kSameRequest(100);
 
 [[noreturn]] void throw_errno(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
 
@@ -37,7 +39,8 @@ void open_standard_streams() {
   if (fd >= 0) ::close(fd);
 }
 
-// SIGCHLD, SIGINT, SIGTERM and SIGTSTP as a descriptor to poll, for as long as a job runs.
+// SIGCHLD, SIGINT, SIGTERM, SIGHUP and SIGTSTP as a descriptor to poll, for as long as a job runs. A reader of the
+// output that goes is no reason to end it.
 class Signals {
  public:
   Signals() {
@@ -45,10 +48,13 @@ class Signals {
     struct sigaction by_default{};
     by_default.sa_handler = SIG_DFL;
     ::sigaction(SIGCHLD, &by_default, &previous_sigchld_);
+    struct sigaction ignore{};
+    ignore.sa_handler = SIG_IGN;
+    ::sigaction(SIGPIPE, &ignore, &previous_sigpipe_);
     sigset_t watched;
     sigemptyset(&watched);
     sigaddset(&watched, SIGCHLD);
-    for (const int signal : {SIGINT, SIGTERM, SIGTSTP}) {
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) {
       if (!is_ignored(signal)) sigaddset(&watched, signal);  // nohup and shells' `&` mean it
     }
     ::pthread_sigmask(SIG_BLOCK, &watched, &previous_mask_);
@@ -58,6 +64,7 @@ class Signals {
   ~Signals() {
     ::pthread_sigmask(SIG_SETMASK, &previous_mask_, nullptr);
     ::sigaction(SIGCHLD, &previous_sigchld_, nullptr);
+    ::sigaction(SIGPIPE, &previous_sigpipe_, nullptr);
   }
 
   int fd() const { return fd_.get(); }
@@ -84,7 +91,7 @@ class Signals {
     return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
   }
 
-  struct sigaction previous_sigchld_{};
+  struct sigaction previous_sigchld_{}, previous_sigpipe_{};
   sigset_t previous_mask_;
   FileDescriptor fd_;
 };
@@ -155,6 +162,7 @@ class Job {
   Phase phase_ = Phase::running;
   std::optional<Clock::time_point> deadline_;
   int interrupted_by_ = 0;
+  Clock::time_point interrupted_at_;
 };
 
 void Job::start(const RankBody& body) {
@@ -240,10 +248,14 @@ void Job::suspend() {
 }
 
 void Job::interrupt(int signal) {
-  const bool impatient = signal == SIGINT && interrupted_by_ != 0;
-  if (interrupted_by_ == 0) interrupted_by_ = signal;
-  if (impatient) return enter(Phase::killing);
-  signal_group(signal);
+  if (interrupted_by_ == 0) {
+    interrupted_by_ = signal;
+    interrupted_at_ = Clock::now();
+    return signal_group(signal);
+  }
+  // A terminal that goes sends SIGHUP more than once: the kernel, the shell, the session manager.
+  const bool impatient = signal != SIGHUP && Clock::now() >= interrupted_at_ + kSameRequest;
+  if (impatient) enter(Phase::killing);
 }
 
 // Reads and writes only what poll said is ready; `polled_` is of the last wait.
@@ -280,14 +292,16 @@ EndedRank Job::describe_end(const RankProcess& rank, const ExitStatus& status) c
   if (!outcome) {
     end.kind = EndKind::silent;
     end.exit_code = status.code != 0 ? status.code : static_cast<int>(ExitCode::failed);
-    end.message = "ended with exit code " + std::to_string(status.code) +
-                  " without a reason (a crash in exit handlers? see its lines above)";
+    end.message = "left early with exit code " + std::to_string(status.code) +
+                  ": something called exit() in the middle of the run (see its lines above)";
     return end;
   }
   end.exit_code = outcome->exit_code;
   end.message = outcome->message;
+  end.observed = outcome->observed;
   const bool in_order = outcome->exit_code == static_cast<int>(ExitCode::interrupted) ||
-                        outcome->exit_code == static_cast<int>(ExitCode::terminated);
+                        outcome->exit_code == static_cast<int>(ExitCode::terminated) ||
+                        outcome->exit_code == static_cast<int>(ExitCode::hung_up);
   if (outcome->exit_code == 0) {
     end.kind = EndKind::success;
   } else if (in_order) {
@@ -302,7 +316,7 @@ EndedRank Job::describe_death(int rank, int signal) const {
   EndedRank end{.rank = rank, .signal = signal, .exit_code = static_cast<int>(ExitCode::failed), .when = Clock::now()};
   const bool ours =
       (signal == SIGKILL && phase_ == Phase::killing) || (signal == SIGTERM && phase_ >= Phase::terminating);
-  const bool passed_on = interrupted_by_ != 0 && (signal == SIGINT || signal == SIGTERM);
+  const bool passed_on = interrupted_by_ != 0 && (signal == SIGINT || signal == SIGTERM || signal == SIGHUP);
   end.kind = ours ? EndKind::ended_by_launcher : passed_on ? EndKind::interrupted : EndKind::killed;
   if (interrupted_by_ != 0 && end.kind != EndKind::killed) {
     end.exit_code = 128 + interrupted_by_;
@@ -346,7 +360,7 @@ void Job::signal_group(int signal) const {
   if (!ranks_.empty()) ::kill(-ranks_.front().pid(), signal);
 }
 
-// All ranks have ended: what they wrote is in the pipes. SIGINT or SIGTERM gives up on a reader that does not read.
+// All ranks have ended: what they wrote is in the pipes. A signal to stop gives up on a reader that does not read.
 void Job::drain_output() {
   for (LineRelay& relay : relays_) {
     while (relay.is_open() && relay.read_some()) {

@@ -54,6 +54,6 @@ struct Packet {
 static_assert(sizeof(Packet) == 128 && std::is_trivially_copyable_v<Packet>);
 
 /// Bits of Packet::requests: what a rank wants to happen after this step. Combined by or.
-enum Request : uint32_t { kStopInterrupted = 1, kStopTerminated = 2 };
+enum Request : uint32_t { kStopInterrupted = 1, kStopTerminated = 2, kStopHungUp = 4 };
 
 }  // namespace mantissa

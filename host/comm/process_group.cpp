@@ -1,7 +1,6 @@
 #include "comm/process_group.h"
 
 #include <charconv>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <future>
@@ -11,7 +10,6 @@
 #include <vector>
 
 #include <c10/util/Logging.h>
-#include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -132,6 +130,7 @@ std::optional<Rendezvous> rendezvous_from_environment() {
 struct ProcessGroup::State {
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
+  std::exception_ptr lost;  // what the first collective that failed came to; there will be no other
 };
 
 ProcessGroup::ProcessGroup(const Rendezvous& rendezvous, std::chrono::milliseconds timeout)
@@ -172,12 +171,19 @@ ProcessGroup::~ProcessGroup() = default;
 c10d::Backend& ProcessGroup::backend() { return *state_->gloo; }
 
 void ProcessGroup::guarded(const std::string& what, const std::function<void()>& collective) {
+  if (state_->lost) std::rethrow_exception(state_->lost);
   try {
     collective();
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    explain(what, error.what());
+    const std::string reason = error.what();
+    try {
+      explain(what, reason);
+    } catch (const Error&) {
+      state_->lost = std::current_exception();
+      throw;
+    }
   }
 }
 
@@ -218,35 +224,24 @@ std::optional<Fault> ProcessGroup::fault_of(int rank, std::chrono::milliseconds 
 }
 
 void ProcessGroup::explain(const std::string& what, const std::string& reason) {
-  const std::string lost = what + " failed on rank " + std::to_string(rank());
+  abort();  // the others shall notice now, not when their own time is over
+  const std::string observed = what + " failed on rank " + std::to_string(rank()) + " (" + first_line(reason) + ")";
   const auto found = std::make_shared<Search>();
   try {
-    bounded(2 * kFaultPatience, [found, store = state_->store, reason = first_line(reason), tells = !reported_,
-                                 rank = rank(), world_size = world_size()] {
-      if (tells) store->set(lost_key(rank), reason);  // a victim, not a cause
-      *found = search_for_cause(*store, rank, world_size);
-    });
+    bounded(2 * kFaultPatience,
+            [found, store = state_->store, observed, tells = !reported_, rank = rank(), world_size = world_size()] {
+              if (tells) store->set(lost_key(rank), observed);  // a victim, not a cause
+              *found = search_for_cause(*store, rank, world_size);
+            });
   } catch (const std::exception&) {
-    throw CommError("rank 0 is gone: " + lost + ", and the store that rank 0 keeps does not answer");
+    throw PeerLost("rank 0, which keeps the store, does not answer", observed);
   }
   if (found->fault) throw PeerFailed(found->fault->rank, found->fault->exit_code, found->fault->cause);
   std::string names;
-  for (int peer : found->silent) names += (names.empty() ? "rank " : ", rank ") + std::to_string(peer);
-  throw CommError(
-      lost +
-      (names.empty() ? std::string() : "; " + names + " gave no sign of life: killed, hung or on a lost machine") +
-      " (" + first_line(reason) + ")");
-}
-
-void install_terminate_handler() {
-  std::set_terminate([] {
-    const auto current = std::current_exception();
-    const std::string reason = current ? first_line(describe(current).text) : "unknown";
-    log::error("this rank ends: an error on a thread of the communication library (" + reason +
-               "). If it speaks of sizes, ranks called different collectives: all ranks must run the same units in the "
-               "same order");
-    std::_Exit(static_cast<int>(ExitCode::failed));
-  });
+  for (const int peer : found->silent) names += (names.empty() ? "rank " : ", rank ") + std::to_string(peer);
+  throw PeerLost(names.empty() ? "the connection between ranks broke"
+                               : names + " gave no sign of life: killed, hung or on a lost machine",
+                 observed);
 }
 
 }  // namespace mantissa

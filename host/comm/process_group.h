@@ -57,7 +57,8 @@ class ProcessGroup {
   /// The c10d backend; only comm/ looks inside. Not with one rank.
   c10d::Backend& backend();
 
-  /// Runs one collective; if it throws, finds out which rank is at fault and throws PeerFailed or CommError.
+  /// Runs one collective; if it throws, ends the group, finds out which rank is at fault and throws PeerFailed or
+  /// PeerLost.
   void guarded(const std::string& what, const std::function<void()>& collective);
 
   /// Tells the others why this rank is about to go. Only the first call of a rank counts. Never throws.
@@ -77,8 +78,5 @@ class ProcessGroup {
   std::unique_ptr<State> state_;
   bool reported_ = false;
 };
-
-/// Says what happened when Gloo ends the process from a thread of its own (two ranks in different collectives).
-void install_terminate_handler();
 
 }  // namespace mantissa

@@ -13,9 +13,11 @@
 #include <cstdio>
 #include <cstring>
 #include <iostream>
+#include <string_view>
 #include <system_error>
 
 #include "base/error.h"
+#include "comm/terminate.h"
 
 namespace mantissa {
 namespace {
@@ -27,6 +29,7 @@ struct OutcomeHeader {
   int32_t exit_code = 0;
   uint32_t origin = 1;
   uint32_t message_size = 0;
+  uint32_t observed_size = 0;
 };
 
 [[noreturn]] void throw_errno(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
@@ -68,22 +71,26 @@ bool read_all(int fd, void* data, size_t size) {
 }
 
 void write_outcome(int fd, const RankOutcome& outcome) {
-  const size_t size = std::min(outcome.message.size(), kLongestMessage);
-  const OutcomeHeader header{outcome.exit_code, outcome.origin ? 1u : 0u, static_cast<uint32_t>(size)};
+  const std::string_view message = std::string_view(outcome.message).substr(0, kLongestMessage);
+  const std::string_view observed = std::string_view(outcome.observed).substr(0, kLongestMessage);
+  const OutcomeHeader header{outcome.exit_code, outcome.origin ? 1u : 0u, static_cast<uint32_t>(message.size()),
+                             static_cast<uint32_t>(observed.size())};
   write_all(fd, &header, sizeof header);
-  write_all(fd, outcome.message.data(), size);
+  write_all(fd, message.data(), message.size());
+  write_all(fd, observed.data(), observed.size());
 }
 
 RankOutcome run_caught(const RankBody& body, const LocalRank& local) {
   try {
     return body(local);
-  } catch (const PeerFailed& error) {
-    return {static_cast<int>(error.exit_code()), false, error.what()};
   } catch (...) {
-    const Failure failure = describe(std::current_exception());
-    return {static_cast<int>(failure.exit_code), true, failure.text};
+    return outcome_of(std::current_exception());
   }
 }
+
+// Rank 0 writes to the launcher's terminal, though its process group is not the one in front: with `stty tostop` that
+// would stop it.
+void write_from_the_background() { ::signal(SIGTTOU, SIG_IGN); }
 
 // The launcher may die between fork and prctl; then nobody would send the signal.
 void die_with(pid_t launcher) {
@@ -104,7 +111,10 @@ void read_nothing() {
   ::setpgid(0, start.group);
   die_with(launcher);
   read_nothing();
-  std::signal(SIGTTOU, SIG_IGN);  // in a group of its own it would be stopped for good where `stty tostop` is set
+  write_from_the_background();
+  end_by_terminate([outcome_fd](const Failure& failure) {
+    write_outcome(outcome_fd, {static_cast<int>(failure.exit_code), failure.own, failure.text});
+  });
   start.forget_launcher();
   // A pipe would be buffered by blocks, which end in the middle of a line. A buffer of our own, as glibc goes on with
   // blocks for the rest of one that the launcher has used.
@@ -119,6 +129,18 @@ void read_nothing() {
 }
 
 }  // namespace
+
+RankOutcome outcome_of(const std::exception_ptr& exception) {
+  const Failure failure = describe(exception);
+  RankOutcome outcome{static_cast<int>(failure.exit_code), failure.own, failure.text};
+  try {
+    std::rethrow_exception(exception);
+  } catch (const PeerLost& lost) {
+    outcome.observed = lost.observed();
+  } catch (...) {
+  }
+  return outcome;
+}
 
 RankProcess::RankProcess(const RankStart& start, const RankBody& body) : rank_(start.local.rank) {
   Pipe outcome = make_pipe(), out, err;
@@ -162,9 +184,13 @@ void RankProcess::reap() const {
 
 std::optional<RankOutcome> RankProcess::read_outcome() const {
   OutcomeHeader header;
-  if (!read_all(outcome_.get(), &header, sizeof header) || header.message_size > kLongestMessage) return {};
-  RankOutcome outcome{header.exit_code, header.origin != 0, std::string(header.message_size, '\0')};
-  if (!read_all(outcome_.get(), outcome.message.data(), outcome.message.size())) return {};
+  if (!read_all(outcome_.get(), &header, sizeof header)) return {};
+  if (std::max(header.message_size, header.observed_size) > kLongestMessage) return {};
+  RankOutcome outcome{header.exit_code, header.origin != 0, std::string(header.message_size, '\0'),
+                      std::string(header.observed_size, '\0')};
+  for (std::string* text : {&outcome.message, &outcome.observed}) {
+    if (!read_all(outcome_.get(), text->data(), text->size())) return {};
+  }
   return outcome;
 }
 

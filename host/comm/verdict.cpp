@@ -52,13 +52,34 @@ bool said_by_all(const Ends& ends, const std::string& message) {
                      [&](const EndedRank& end) { return end.kind == EndKind::failed && end.message == message; });
 }
 
+// "rank 1", "rank 1 and rank 3"; empty if there is none.
+std::string names_of(const Ends& ends, EndKind kind) {
+  std::vector<int> ranks;
+  for (const EndedRank& end : ends) {
+    if (end.kind == kind) ranks.push_back(end.rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  std::string names;
+  for (const int rank : ranks) names += (names.empty() ? "rank " : " and rank ") + std::to_string(rank);
+  return names;
+}
+
+std::string text_of_lost(const EndedRank& end, const Ends& ends) {
+  const std::string hung = names_of(ends, EndKind::ended_by_launcher);
+  if (!hung.empty()) return hung + " hung and had to be killed: " + end.observed;
+  const std::string early = names_of(ends, EndKind::success);
+  if (!early.empty()) return early + " ended before the others were done: " + end.observed;
+  return end.message;
+}
+
 std::string text_of(const EndedRank& end, const Ends& ends) {
   const std::string name = "rank " + std::to_string(end.rank);
   switch (end.kind) {
     case EndKind::killed: return name + " was killed by " + signal_text(end.signal);
     case EndKind::failed: return said_by_all(ends, end.message) ? end.message : name + " failed: " + end.message;
     case EndKind::silent: return name + " " + end.message;
-    default: return end.message;  // names the peer, or nobody is to blame
+    case EndKind::heard: return end.observed.empty() ? end.message : text_of_lost(end, ends);
+    default: return end.message;  // nobody is to blame
   }
 }
 
@@ -75,7 +96,7 @@ std::string signal_text(int signal) {
 
 JobOutcome verdict(const std::vector<EndedRank>& ends) {
   const EndedRank* end = deciding_end(ends);
-  return end ? JobOutcome{end->exit_code, text_of(*end, ends)} : JobOutcome{};
+  return end ? JobOutcome{end->exit_code, text_of(*end, ends), end->kind == EndKind::stopped} : JobOutcome{0, "", true};
 }
 
 }  // namespace mantissa

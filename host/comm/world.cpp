@@ -1,5 +1,7 @@
 #include "comm/world.h"
 
+#include "comm/terminate.h"
+
 namespace mantissa {
 
 World World::from_env(std::chrono::seconds timeout) {

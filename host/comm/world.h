@@ -4,6 +4,7 @@
 
 #include "comm/exchange.h"
 #include "comm/process_group.h"
+#include "comm/terminate.h"
 #include "comm/transport.h"
 #include "mantissa/world.h"
 
@@ -15,6 +16,7 @@ struct World::Impl {
   ProcessGroup group;
   std::unique_ptr<Transport> transport;
   Exchange exchange;
+  LastWords last_words{[this](const Failure& failure) { group.report_fault(failure.exit_code, failure.text); }};
 };
 
 }  // namespace mantissa

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/number_text.h"
 
 namespace mantissa {
@@ -20,11 +19,6 @@ Json number(double value) {
 std::string text_of(const Json& event) { return event.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 Json event_at(const WallClock& clock, const char* kind) { return {{"time", utc_text(clock())}, {"event", kind}}; }
-
-int exit_code_of(const RunFinished& run) {
-  if (run.stopped_by.empty()) return static_cast<int>(ExitCode::done);
-  return static_cast<int>(run.stopped_by == "SIGINT" ? ExitCode::interrupted : ExitCode::terminated);
-}
 
 }  // namespace
 
@@ -53,7 +47,7 @@ void EventLog::skipped(const StepSkipped& skip) {
 
 void EventLog::finished(const RunFinished& run) {
   Json event = event_at(clock_, "stop");
-  event["exit_code"] = exit_code_of(run);
+  event["exit_code"] = static_cast<int>(exit_code_of(run));
   if (!run.stopped_by.empty()) event["stopped_by"] = run.stopped_by;
   event["steps"] = run.steps;
   event["skipped"] = run.skipped;

@@ -1,6 +1,7 @@
 #include "report/line_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -30,6 +31,14 @@ void LineFile::append(std::string line) {
     if (written < 0 && errno != EINTR) throw_errno(path_);
     if (written > 0) done += static_cast<size_t>(written);
   }
+  check_still_there();
+}
+
+void LineFile::check_still_there() const {
+  struct stat open{}, named{};
+  if (::fstat(file_.get(), &open) != 0 || ::stat(path_.c_str(), &named) != 0) throw_errno(path_);
+  if (open.st_ino == named.st_ino && open.st_dev == named.st_dev) return;
+  throw Error("cannot write " + path_.string() + ": another file has taken its place; leave the folder of a run alone");
 }
 
 }  // namespace mantissa

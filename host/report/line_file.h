@@ -11,10 +11,13 @@ class LineFile {
  public:
   /// Appends to what is there. Throws Error if the file cannot be opened.
   explicit LineFile(std::filesystem::path path);
-  /// `line` without its end. One write, so that a reader never finds half a line. Throws Error, say for a full disk.
+  /// `line` without its end. One write, so that a reader never finds half a line. Throws Error, say for a full disk,
+  /// and if the file is no longer where it was: what is written now would be lost.
   void append(std::string line);
 
  private:
+  void check_still_there() const;
+
   std::filesystem::path path_;
   FileDescriptor file_;
 };

@@ -224,7 +224,7 @@ RunFinished Trainer::run(EventListener& listener, const std::filesystem::path& f
   finished.tokens_per_s = static_cast<double>(step_) * targets_per_step() / all_phases_.step.count();
   finished.train_loss = last_loss_;
   if (requests != 0) {
-    finished.stopped_by = requests & kStopInterrupted ? "SIGINT" : "SIGTERM";
+    finished.stopped_by = name_of_stop(requests);
     return finished;
   }
   finished.val_loss = val_loss_;

@@ -123,8 +123,9 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
       file.write(plain.const_data_ptr(), plain.nbytes());
     }
     file.commit();
-  } catch (const std::system_error& error) {
-    cannot_write(path, error.code().message());
+  } catch (const std::system_error& error) {  // the disk's fault, not the file's
+    throw Error("cannot write " + path.string() + ": " + error.code().message() +
+                "; need a folder that can be written to and has room");
   }
 }
 

@@ -369,7 +369,7 @@ TEST_F(Train, StoppedRankZero_EndsTheJobAtTheTimeLimit) {
   const auto result = program.wait(seconds(60));
   EXPECT_FALSE(result.timed_out);
   EXPECT_EQ(result.exit_code, 1) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("rank 0 is gone"));
+  EXPECT_THAT(result.err, HasSubstr("rank 0 hung"));
   for (pid_t pid : ranks) EXPECT_FALSE(alive(pid));
 }
 

@@ -75,6 +75,8 @@ class RunningProgram {
     pid_ = fork();
     if (pid_ == 0) {
       setpgid(0, 0);
+      for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+        ::signal(signal, SIG_DFL);  // whatever starts the tests ignores
       dup2(open("/dev/null", O_RDONLY), 0);
       dup2(out[1], 1);
       dup2(err[1], 2);

@@ -115,6 +115,7 @@ Watched in_process(Action action) {
   EXPECT_EQ(::pipe(err), 0);
   const pid_t pid = ::fork();
   if (pid == 0) {
+    ::signal(SIGHUP, SIG_DFL);  // whatever starts the tests ignores
     ::dup2(out[1], STDOUT_FILENO);
     ::dup2(err[1], STDERR_FILENO);
     for (const int fd : {out[0], out[1], err[0], err[1]}) ::close(fd);
@@ -220,20 +221,51 @@ TEST(Launcher, OnlyHearersReport_PassesTheirMessageOn) {
   EXPECT_EQ(outcome.message, "rank 1 failed: did not answer within 20 s");
 }
 
+TEST(Launcher, PeerLostAndARankHung_NamesTheOneThatHung) {
+  const JobOutcome outcome = launch(
+      3,
+      [](const LocalRank& local) -> RankOutcome {
+        if (local.rank != 1) throw PeerLost("rank 0, rank 1 gave no sign of life", "a gather timed out");
+        block_forever();
+      },
+      50ms);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.message, "rank 1 hung and had to be killed: a gather timed out");
+}
+
+TEST(Launcher, PeerLostAndARankLeft_NamesTheOneThatLeft) {
+  const JobOutcome outcome = launch(3, [](const LocalRank& local) -> RankOutcome {
+    if (local.rank == 1) return {};
+    throw PeerLost("rank 1 gave no sign of life", "the connection broke");
+  });
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.message, "rank 1 ended before the others were done: the connection broke");
+}
+
+TEST(Launcher, ExceptionOnAThreadOfARank_IsItsFailure) {
+  const JobOutcome outcome = launch(2, [](const LocalRank& local) -> RankOutcome {
+    if (local.rank == 1) std::thread([] { throw PluginRefused("create-failed", "no licence"); }).join();
+    return {};
+  });
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_THAT(outcome.message, AllOf(HasSubstr("rank 1 failed: "), HasSubstr("thread"), HasSubstr("no licence")));
+}
+
 TEST(Launcher, RankExitsSilently_SaysSo) {
   const JobOutcome outcome = launch(2, [](const LocalRank& local) {
     if (local.rank == 1) std::exit(7);
     return RankOutcome{};
   });
   EXPECT_EQ(outcome.exit_code, 7);
-  EXPECT_EQ(outcome.message,
-            "rank 1 ended with exit code 7 without a reason (a crash in exit handlers? see its lines above)");
+  EXPECT_EQ(
+      outcome.message,
+      "rank 1 left early with exit code 7: something called exit() in the middle of the run (see its lines above)");
 }
 
 TEST(Launcher, RankExitsSilentlyWithZero_HasFailed) {
   const JobOutcome outcome = launch(1, [](const LocalRank&) -> RankOutcome { std::_Exit(0); });
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.message, HasSubstr("rank 0 ended with exit code 0 without a reason"));
+  EXPECT_THAT(outcome.message, HasSubstr("rank 0 left early with exit code 0"));
 }
 
 TEST(Launcher, RankIsKilledWhileOthersBlock_NamesItAndLeavesNothing) {
@@ -356,13 +388,14 @@ void request_stop(int signal) { g_stop = signal; }
 RankOutcome stop_in_order(const SharedBoard& board, const LocalRank& local) {
   ::signal(SIGTERM, request_stop);
   ::signal(SIGINT, request_stop);
+  ::signal(SIGHUP, request_stop);
   board.sign(local);
   while (g_stop == 0) std::this_thread::yield();
   return {128 + g_stop, true, "stopped by a signal after step 3"};
 }
 
-TEST(Launcher, SigtermAndSigint_ArePassedOnAndGiveTheRanksCode) {
-  for (const int signal : {SIGTERM, SIGINT}) {
+TEST(Launcher, SigtermSigintAndSighup_ArePassedOnAndGiveTheRanksCode) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     SharedBoard board;
     Watched launcher = in_process([&] {
       ::signal(SIGINT, SIG_DFL);
@@ -416,26 +449,70 @@ TEST(Launcher, SigtermBeforeRanksHandleIt_Is143) {
   EXPECT_EQ(ended.out, "stopped by signal 15 (Terminated)");
 }
 
-TEST(Launcher, SecondSigint_Kills) {
+TEST(Launcher, SecondSigintOrSigterm_Kills) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    SharedBoard board;
+    Watched launcher = in_process([&] {
+      ::signal(SIGINT, SIG_DFL);
+      return launch(2,
+                    [&](const LocalRank& local) -> RankOutcome {
+                      ::signal(SIGINT, request_stop);
+                      ::signal(SIGTERM, request_stop);
+                      board.sign(local);
+                      while (g_stop == 0) std::this_thread::yield();
+                      ++board->ready;
+                      block_forever();  // a step that does not end
+                    })
+          .exit_code;
+    });
+    board.wait_for(2);
+    ::kill(launcher.pid, signal);
+    board.wait_for(4);
+    while (process_state(launcher.pid) != 'Z') {
+      std::this_thread::sleep_for(20ms);  // what comes within 100 ms still belongs to the first
+      ::kill(launcher.pid, signal);
+    }
+    EXPECT_EQ(WEXITSTATUS(launcher.wait().status), 128 + signal);
+    EXPECT_TRUE(board.nothing_left());
+  }
+}
+
+TEST(Launcher, SecondSignalAtOnce_LeavesTheOrderlyStopAlone) {
   SharedBoard board;
   Watched launcher = in_process([&] {
     ::signal(SIGINT, SIG_DFL);
+    const JobOutcome outcome = launch(2, [&](const LocalRank& local) { return stop_in_order(board, local); });
+    std::cout << outcome.message << std::flush;
+    return outcome.exit_code;
+  });
+  board.wait_for(2);
+  ::kill(launcher.pid, SIGSTOP);  // so that it finds both together
+  ::kill(launcher.pid, SIGTERM);
+  ::kill(launcher.pid, SIGINT);
+  ::kill(launcher.pid, SIGHUP);
+  ::kill(launcher.pid, SIGCONT);
+  EXPECT_EQ(launcher.wait().out, "stopped by a signal after step 3");
+  EXPECT_TRUE(board.nothing_left());
+}
+
+TEST(Launcher, ReaderOfItsOutputGone_DoesNotEndIt) {
+  SharedBoard board;
+  Watched launcher = in_process([&] {
+    ::signal(SIGPIPE, SIG_DFL);
     return launch(2,
                   [&](const LocalRank& local) -> RankOutcome {
-                    ::signal(SIGINT, request_stop);
                     board.sign(local);
-                    while (g_stop == 0) std::this_thread::yield();
-                    ++board->ready;
-                    block_forever();  // a step that does not end
+                    board.wait_for(3);
+                    if (local.rank == 1) std::cout << "nobody reads this" << std::endl;
+                    return {7, true, "as asked"};
                   })
         .exit_code;
   });
-  board.wait_for(2);
-  ::kill(launcher.pid, SIGINT);
-  board.wait_for(4);
-  ::kill(launcher.pid, SIGINT);
-  EXPECT_EQ(WEXITSTATUS(launcher.wait().status), 130);
-  EXPECT_TRUE(board.nothing_left());
+  launcher.out.reset();
+  ++board->ready;
+  int status = 0;
+  ::waitpid(launcher.pid, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
 TEST(Launcher, ReaderThatDoesNotRead_DoesNotKeepItFromSignals) {
@@ -505,7 +582,7 @@ TEST(Launcher, CallersSignals_AreAsBefore) {
   ::pthread_sigmask(SIG_SETMASK, nullptr, &before);
   launch(2, [](const LocalRank&) { return RankOutcome{}; });
   ::pthread_sigmask(SIG_SETMASK, nullptr, &after);
-  for (const int signal : {SIGINT, SIGTERM, SIGCHLD})
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD})
     EXPECT_EQ(sigismember(&before, signal), sigismember(&after, signal));
 }
 

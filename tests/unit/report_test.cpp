@@ -184,8 +184,27 @@ TEST_F(Report, EventLog_StoppedBySignal_GivesItsExitCode) {
   log.finished(result);
   result.stopped_by = "SIGTERM";
   log.finished(result);
+  result.stopped_by = "SIGHUP";
+  log.finished(result);
   EXPECT_THAT(content(folder_ / "events.jsonl"), AllOf(HasSubstr(R"("exit_code":130,"stopped_by":"SIGINT","steps":12)"),
-                                                       HasSubstr(R"("exit_code":143,"stopped_by":"SIGTERM")")));
+                                                       HasSubstr(R"("exit_code":143,"stopped_by":"SIGTERM")"),
+                                                       HasSubstr(R"("exit_code":129,"stopped_by":"SIGHUP")")));
+}
+
+TEST_F(Report, LineFile_FolderDeletedOrReplaced_IsNoticedAtTheNextLine) {
+  EventLog log(folder_, noon);
+  std::filesystem::rename(folder_ / "events.jsonl", folder_ / "moved.jsonl");
+  const auto error = [&] {
+    try {
+      log.failed("x", 1);
+    } catch (const Error& thrown) {
+      return std::string(thrown.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(error(), AllOf(HasSubstr("events.jsonl"), HasSubstr("No such file")));
+  EventLog other(folder_, noon);
+  EXPECT_THAT(error(), HasSubstr("another file has taken its place"));
 }
 
 TEST_F(Report, EventLog_FailureWithAnyBytes_StaysJson) {

@@ -2,6 +2,7 @@
  * choice. */
 #include <mantissa/precision.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define TEXT_OF(x) #x
@@ -22,8 +23,30 @@ enum {
   uneven_plan,
   scales_loss,
   own_collectives,
-  fails_in_update_on_rank_1
+  fails_in_update_on_rank_1,
+  throws_in_clip_on_rank_1,
+  leaves_in_clip_on_rank_1,
+  crashes_in_clip_on_rank_1,
+  loops_in_clip_on_rank_1,
+  prints_on_rank_1
 };
+
+void throw_something(void); /* throw_something.cpp, in the kind that throws */
+#ifndef THROWS
+void throw_something(void) {}
+#endif
+
+/* In the third step, so that a run has begun. */
+static void misbehave(const mts_step* step) {
+  static volatile int forever = 1;
+  if (KIND == prints_on_rank_1) puts("a word from the plugin");
+  if (step->index < 2) return;
+  if (KIND == throws_in_clip_on_rank_1) throw_something();
+  if (KIND == leaves_in_clip_on_rank_1) exit(0);
+  if (KIND == crashes_in_clip_on_rank_1) *(volatile int*)16 = 1;
+  while (KIND == loops_in_clip_on_rank_1 && forever) {
+  }
+}
 
 struct mts_context {
   const mts_host* host;
@@ -55,6 +78,7 @@ static mts_status clip(mts_context* context, const mts_step* step, const mts_cli
   const mts_host* host = context->host;
   const int on_rank_1 = context->info.rank == 1;
   double norm = 0;
+  if (on_rank_1) misbehave(step);
   if (KIND == clips_at_half)
     return host->clip_grad_norm(host, step->root, clip->limit / 2, clip->norm_type, total_norm);
   if (KIND == clips_nothing) return host->grad_norm(host, step->root, clip->norm_type, total_norm);
