@@ -60,7 +60,7 @@ Fields fields_of(const BarNumbers& numbers) {
   fields.count = right(std::to_string(numbers.done), steps.size()) + "/" + steps;
   if (numbers.loss) fields.loss = "loss " + right(fixed_text(*numbers.loss, 4), 6);
   if (numbers.grad_norm) fields.norm = "norm " + right(short_text(*numbers.grad_norm, 3), 6);
-  if (numbers.tokens_per_s) fields.speed = right(grouped(*numbers.tokens_per_s), 6) + " tokens/s";
+  if (numbers.tokens_per_s) fields.speed = right(grouped(*numbers.tokens_per_s), 6) + " " + numbers.token_word + "s/s";
   if (numbers.seconds_left) fields.left = right(clock_text(*numbers.seconds_left), 5) + " left";
   return fields;
 }

@@ -10,6 +10,7 @@ struct BarNumbers {
   int64_t done = 0, steps = 0;            ///< steps made, and of the run
   std::optional<double> loss, grad_norm;  ///< of the last step; none before the first
   std::optional<double> tokens_per_s, seconds_left;
+  std::string token_word = "token";  ///< what tokens_per_s counts
 };
 
 struct BarStyle {

@@ -63,6 +63,12 @@ bool is_control(std::string_view character) {
   return first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0;  // the C1 controls
 }
 
+// Of a row with an evaluation: bits per byte say something of a text only.
+std::string heldout_text(const StepMetrics& metrics) {
+  return metrics.val_bits_per_byte ? fixed_text(*metrics.val_bits_per_byte, 4) + " bits/byte"
+                                   : fixed_text(metrics.val_loss.value_or(0), 4) + " nats";
+}
+
 }  // namespace
 
 std::string printable(std::string_view text) {
@@ -95,15 +101,15 @@ void ProgressLines::stepped(const StepMetrics& metrics) {
   const double seconds_left = static_cast<double>(run_.steps - metrics.step - 1) * metrics.step_ms / 1000;
   out_ << step_label(metrics.step) << "  loss " << right(fixed_text(metrics.loss, 4), 7) << "  grad_norm "
        << right(short_text(metrics.grad_norm, 4), 9) << " -> " << right(short_text(metrics.grad_norm_clipped, 4), 9)
-       << "  lr " << right(short_text(metrics.lr, 3), 8) << "  " << right(grouped(metrics.tokens_per_s), 9)
-       << " tokens/s  " << right(duration_text(seconds_left), 11) << " left";
-  if (metrics.val_bits_per_byte) out_ << "  held-out " << fixed_text(*metrics.val_bits_per_byte, 4) << " bits/byte";
+       << "  lr " << right(short_text(metrics.lr, 3), 8) << "  " << right(grouped(metrics.tokens_per_s), 9) << " "
+       << run_.token_word << "s/s  " << right(duration_text(seconds_left), 11) << " left";
+  if (metrics.val_loss) out_ << "  held-out " << heldout_text(metrics);
   out_ << std::endl;
 }
 
 void ProgressLines::evaluated(const StepMetrics& metrics) {
-  out_ << step_label(metrics.step) << "  held-out " << fixed_text(metrics.val_bits_per_byte.value_or(0), 4)
-       << " bits/byte  loss " << right(fixed_text(metrics.loss, 4), 7) << std::endl;
+  out_ << step_label(metrics.step) << "  held-out " << heldout_text(metrics) << "  loss "
+       << right(fixed_text(metrics.loss, 4), 7) << std::endl;
 }
 
 void ProgressLines::skipped(const StepSkipped& skip) {
@@ -138,8 +144,10 @@ void ProgressLines::print_results(const RunFinished& result) {
   if (result.val_bits_per_byte) {
     const std::string nats = result.val_loss ? " (" + fixed_text(*result.val_loss, 4) + " nats)" : "";
     out_ << labelled("held-out", fixed_text(*result.val_bits_per_byte, 4) + " bits per byte" + nats);
+  } else if (result.val_loss) {
+    out_ << labelled("held-out", fixed_text(*result.val_loss, 4) + " nats");
   }
-  out_ << labelled("speed", grouped(result.tokens_per_s) + " tokens/s")
+  out_ << labelled("speed", grouped(result.tokens_per_s) + " " + run_.token_word + "s/s")
        << labelled("memory", grouped(result.memory_mb) + " MB at most in a rank")
        << labelled("run folder", run_.folder.string());
   if (!result.weights.empty()) out_ << labelled("weights", result.weights.string());

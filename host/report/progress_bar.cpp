@@ -38,6 +38,7 @@ ProgressBar::ProgressBar(const ProgressOptions& options, Clock clock)
 void ProgressBar::started(const RunStarted& run) {
   lines_.started(run);
   numbers_.steps = run.steps;
+  numbers_.token_word = run.token_word;
   tokens_per_step_ = run.tokens_per_step;
   draw();
 }
@@ -57,7 +58,7 @@ void ProgressBar::stepped(const StepMetrics& metrics) {
   if (metrics.val_loss) pace_.add_evaluation(std::chrono::duration<double>(clock_() - ticked_at_).count());
   if (!line_.in_foreground()) {
     lines_.stepped(metrics);
-  } else if (metrics.val_bits_per_byte) {
+  } else if (metrics.val_loss) {
     lines_.evaluated(metrics);
   } else {
     return;
