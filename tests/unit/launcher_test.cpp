@@ -25,6 +25,7 @@
 
 #include "base/error.h"
 #include "base/file_descriptor.h"
+#include "base/log.h"
 #include "comm/verdict.h"
 
 namespace mantissa {
@@ -143,6 +144,23 @@ TEST(Launcher, AllRanksSucceed_IsDoneWithoutMessage) {
   EXPECT_EQ(outcome.message, "");
   EXPECT_EQ(board->ready, 3);
   EXPECT_TRUE(board.nothing_left());
+}
+
+TEST(Launcher, SameWarningOnAllRanks_IsSaidOnce) {
+  const Ended ended = in_process([] {
+                        return launch(4,
+                                      [](const LocalRank& local) {
+                                        log::warning("all ranks find this");
+                                        log::warning("only rank " + std::to_string(local.rank) + " finds this");
+                                        return RankOutcome{};
+                                      })
+                            .exit_code;
+                      }).wait();
+  EXPECT_EQ(ended.status, 0);
+  std::map<std::string, int> said;
+  for (const std::string& line : lines_of(ended.err)) ++said[line.substr(line.find("mantissa:"))];
+  EXPECT_EQ(said.size(), 5u) << ended.err;
+  for (const auto& [line, times] : said) EXPECT_EQ(times, 1) << line;
 }
 
 TEST(Launcher, OneRank_IsForkedToo) {
