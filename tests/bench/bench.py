@@ -147,9 +147,7 @@ def micro_benchmarks(options, folder):
     with sides.Processes([command], folder, [{"OMP_NUM_THREADS": "1"}], options.limit_s) as processes:
         for _ in processes.lines():
             pass
-        code = processes.wait()
-        if code != 0:
-            raise sides.SideFailed(f"the micro benchmarks ended with exit code {code}: {processes.last_error()}")
+        processes.finish("the micro benchmarks")
     micro = json.loads(file.read_text(encoding="utf-8"))
     for row in micro["benchmarks"]:
         if row.get("error_occurred"):

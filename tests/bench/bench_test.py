@@ -99,7 +99,7 @@ class Comparison(unittest.TestCase):
         return process
 
     def finish(self, process):
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=300)
         return process.returncode, out, err
 
     def expect_nothing_kept(self):
@@ -135,13 +135,13 @@ class Comparison(unittest.TestCase):
         self.expect_nothing_kept()
 
     def test_ASideThatHangs_IsEndedAtTheLimit(self):
-        code, _, err = self.finish(self.start("--limit-s", "1", fault="mantissa:hang"))
+        code, _, err = self.finish(self.start("--limit-s", "5", fault="mantissa:hang"))
         self.assertEqual(code, 1)
-        self.assertIn("was not done after 1 s", err.splitlines()[-1])
+        self.assertIn("was not done after 5 s", err.splitlines()[-1])
         self.expect_nothing_kept()
 
     def hung_pids(self, count):
-        file, until = self.folder / "pids", time.monotonic() + 30
+        file, until = self.folder / "pids", time.monotonic() + 120
         while time.monotonic() < until:
             pids = [int(line) for line in file.read_text().split()] if file.exists() else []
             if len(pids) == count:

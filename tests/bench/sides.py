@@ -56,6 +56,7 @@ class Processes:
 
     def __init__(self, commands, folder, environments, limit_s):
         self.started = time.monotonic()
+        self.limit_s = limit_s
         self.timed_out = False
         self.errors = folder / "stderr.txt"
         self.children = []
@@ -89,10 +90,14 @@ class Processes:
         for line in self.children[0].stdout:
             yield time.monotonic() - self.started, line.rstrip("\n")
 
-    def wait(self):
-        """The first exit code that is not 0; 0 if there is none."""
+    def finish(self, who):
+        """Waits for all of them. Throws SideFailed, with their last words, if one has failed or the time was up."""
         codes = [child.wait() for child in self.children]
-        return next((code for code in codes if code != 0), 0)
+        if self.timed_out:
+            raise SideFailed(f"{who} was not done after {self.limit_s:g} s")
+        code = next((code for code in codes if code != 0), 0)
+        if code != 0:
+            raise SideFailed(f"{who} ended with exit code {code}: {self.last_error()}")
 
     def end(self):
         for child in self.children:
@@ -244,13 +249,9 @@ def run(side, setting, job, with_memory=False):
             lines.append(line)
             if first_s is None and side.is_first_step(line):
                 first_s = seconds
-        code = processes.wait()
+        processes.finish(who)
         if memory:
             memory.stop()
-        if processes.timed_out:
-            raise SideFailed(f"{who} was not done after {job.limit_s:g} s")
-        if code != 0:
-            raise SideFailed(f"{who} ended with exit code {code}: {processes.last_error()}")
     steps = side.steps(lines, job)
     if len(steps) != job.steps or first_s is None:
         raise SideFailed(f"{who} told of {len(steps)} steps, but was asked for {job.steps}")
@@ -263,11 +264,8 @@ def run(side, setting, job, with_memory=False):
 def write_weights(setting, job):
     """Writes the weights that every side starts from to job.weights: PyTorch's initialisation from seed 0."""
     side = PyTorch("single", "PyTorch, writing the weights", "single")
-    file = job.weights
     start = dataclasses.replace(job, steps=1, ranks=1, weights=pathlib.Path("/nonexistent"))
-    with side.start(setting, start, ["--save-weights", str(file)]) as processes:
+    with side.start(setting, start, ["--save-weights", str(job.weights)]) as processes:
         for _ in processes.lines():
             pass
-        code = processes.wait()
-        if code != 0 or not file.exists():
-            raise SideFailed(f"{side.title}: exit code {code}: {processes.last_error()}")
+        processes.finish(side.title)

@@ -2,6 +2,7 @@
 // size.
 #include <vector>
 
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
@@ -19,7 +20,7 @@ constexpr int64_t kShard = 1'661'696;  // half of the 3.3 M GPT
 struct Buffers {
   explicit Buffers(int64_t size)
       : parameters(at::ones(size)),
-        gradients(at::sin(at::arange(size, at::kFloat)) * 1e-3),
+        gradients(at::sin(at::arange(size, at::kFloat)).mul_(1e-3)),
         exp_avg(at::zeros(size)),
         exp_avg_sq(at::zeros(size)) {}
   at::Tensor parameters, gradients, exp_avg, exp_avg_sq;
