@@ -121,7 +121,7 @@ RankOutcome run_rank(const Job& job, const Rendezvous& rendezvous, const RunFold
     return outcome;
   };
   try {
-    catch_stop_signals();
+    catch_stop_signals(made ? SecondSignal::ignored : SecondSignal::ends);
     const auto timeout =
         std::chrono::milliseconds(static_cast<int64_t>(job.loaded.config.distributed.timeout_s * 1000));
     world = std::make_unique<World>(std::make_shared<World::Impl>(rendezvous, timeout));

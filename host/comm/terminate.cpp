@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <exception>
 #include <utility>
@@ -39,8 +40,11 @@ Failure failure_now() {
 }
 
 [[noreturn]] void end() {
-  static bool ending = false;  // an exception while telling
-  if (std::exchange(ending, true)) std::_Exit(static_cast<int>(ExitCode::failed));
+  static std::atomic<bool> ending = false;
+  static thread_local bool telling = false;
+  if (telling) std::_Exit(static_cast<int>(ExitCode::failed));  // an exception while telling
+  while (ending.exchange(true)) ::pause();                      // another thread was first
+  telling = true;
   const Failure failure = failure_now();
   if (last_words() && failure.own) last_words()(failure);
   report()(failure);

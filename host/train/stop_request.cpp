@@ -15,6 +15,7 @@ constexpr int64_t kSameRequestMs = 100;
 
 // A signal handler can reach nothing else.
 std::atomic<uint32_t> requested = 0;
+std::atomic<bool> second_ends = true;
 std::atomic<int64_t> requested_at_ms = 0;
 static_assert(decltype(requested_at_ms)::is_always_lock_free);
 
@@ -33,7 +34,7 @@ void on_signal(int signal) {
   if (requested == 0) {
     requested = request_of(signal);
     requested_at_ms = now;
-  } else if (signal != SIGHUP && now - requested_at_ms >= kSameRequestMs) {
+  } else if (second_ends && signal != SIGHUP && now - requested_at_ms >= kSameRequestMs) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);  // as soon as this handler returns
   }
@@ -46,7 +47,8 @@ bool is_ignored(int signal) {
 
 }  // namespace
 
-void catch_stop_signals() {
+void catch_stop_signals(SecondSignal second) {
+  second_ends = second == SecondSignal::ends;
   struct sigaction action = {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;

@@ -5,9 +5,14 @@
 
 namespace mantissa {
 
-/// From now on these signals set a flag instead of ending the process; a second SIGINT or SIGTERM, 100 ms or more after
-/// the first signal, ends it. A signal that is ignored stays so.
-void catch_stop_signals();
+/// What a second SIGINT or SIGTERM does, 100 ms or more after the first signal.
+enum class SecondSignal {
+  ends,    ///< this process
+  ignored  ///< by this process: a launcher ends it
+};
+
+/// From now on these signals set a flag instead of ending the process. A signal that is ignored stays so.
+void catch_stop_signals(SecondSignal second);
 
 /// From now on a reader of the progress lines that goes does not end the process, and a file that grows beyond the
 /// limit of its size (ulimit -f) is an error of the write.

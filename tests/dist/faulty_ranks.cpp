@@ -33,8 +33,9 @@ constexpr int kSteps = 1'000'000;
 // What the victim does. Set in its third step only.
 std::string fault_now;
 
-[[noreturn]] void loop_for_ever() {
-  for (volatile uint64_t i = 0;; i = i + 1) {
+void loop_for_ever() {
+  volatile bool forever = true;
+  while (forever) {
   }
 }
 
