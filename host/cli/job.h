@@ -15,8 +15,8 @@ namespace mantissa {
 struct Job {
   LoadedConfig loaded;
   std::filesystem::path plugin_file;
-  uint64_t fingerprint = 0;  ///< of what must be the same on every rank: config, text size, plugin
-  ProgressOptions progress;  ///< made before ranks are forked
+  uint64_t fingerprint = 0;    ///< of what must be the same on every rank: config, text size, plugin
+  ProgressOptions progress{};  ///< made before ranks are forked
 };
 
 struct JobRequest {
