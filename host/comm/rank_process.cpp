@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <string_view>
@@ -107,11 +108,22 @@ void read_nothing() {
   redirect(null, STDIN_FILENO);
 }
 
+// exit() in the middle of a run: the exit handlers of torch would wait for threads that this rank cannot end.
+void end_at_once_by_exit() {
+  ::on_exit(
+      [](int status, void*) {
+        std::fflush(nullptr);
+        ::_exit(status);
+      },
+      nullptr);
+}
+
 [[noreturn]] void run_child(const RankStart& start, const RankBody& body, pid_t launcher, int outcome_fd) {
   ::setpgid(0, start.group);
   die_with(launcher);
   read_nothing();
   write_from_the_background();
+  end_at_once_by_exit();
   end_by_terminate([outcome_fd](const Failure& failure) {
     write_outcome(outcome_fd, {static_cast<int>(failure.exit_code), failure.own, failure.text});
   });

@@ -43,7 +43,10 @@ void loop_for_ever() {
 const std::map<std::string, std::function<void(Tensor&)>> kInForward{
     {"throws_in_forward", [](Tensor&) { throw std::runtime_error("thrown in forward"); }},
     {"throws_in_hook",
-     [](Tensor& x) { x.register_hook([](const Tensor&) -> Tensor { throw std::runtime_error("thrown in a hook"); }); }},
+     [](Tensor& x) {
+       if (x.requires_grad())
+         x.register_hook([](const Tensor&) -> Tensor { throw std::runtime_error("thrown in a hook"); });
+     }},
     {"throws_on_a_thread", [](Tensor&) { std::thread([] { throw std::runtime_error("thrown on a thread"); }).join(); }},
     {"exits", [](Tensor&) { std::exit(0); }},
     {"exits_at_once", [](Tensor&) { ::_exit(0); }},
