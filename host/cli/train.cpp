@@ -164,10 +164,9 @@ JobOutcome launch_ranks(const Job& job, int ranks) {
 
 int train(const Arguments& arguments, const Program& program) {
   outlive_output();
-  if (arguments.ranks > 0 && is_rank_by_environment()) {
-    throw UsageError(
-        "--ranks was given, but RANK or WORLD_SIZE is set too: this process is a rank already; leave out --ranks, or "
-        "unset them");
+  if (const auto variable = rank_variable(); variable && arguments.ranks > 0) {
+    throw UsageError("--ranks was given, but " + *variable +
+                     " is set too: this process is a rank already; leave out --ranks, or unset it");
   }
   const std::optional<Rendezvous> environment = rendezvous_from_environment();
   const int ranks = std::max(arguments.ranks, 1);

@@ -4,7 +4,6 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 #include "base/file_descriptor.h"
 #include "base/log.h"
 #include "base/terminal.h"
+#include "comm/launcher_signals.h"
 #include "comm/line_relay.h"
 #include "comm/rank_process.h"
 #include "comm/verdict.h"
@@ -39,70 +39,13 @@ void open_standard_streams() {
   if (fd >= 0) ::close(fd);
 }
 
-// SIGCHLD, SIGINT, SIGTERM, SIGHUP and SIGTSTP as a descriptor to poll, for as long as a job runs. A reader of the
-// output that goes is no reason to end it.
-class Signals {
- public:
-  Signals() {
-    // Where the children of this process are ignored, the kernel forgets how they ended.
-    struct sigaction by_default{};
-    by_default.sa_handler = SIG_DFL;
-    ::sigaction(SIGCHLD, &by_default, &previous_sigchld_);
-    struct sigaction ignore{};
-    ignore.sa_handler = SIG_IGN;
-    ::sigaction(SIGPIPE, &ignore, &previous_sigpipe_);
-    sigset_t watched;
-    sigemptyset(&watched);
-    sigaddset(&watched, SIGCHLD);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) {
-      if (!is_ignored(signal)) sigaddset(&watched, signal);  // nohup and shells' `&` mean it
-    }
-    ::pthread_sigmask(SIG_BLOCK, &watched, &previous_mask_);
-    fd_ = FileDescriptor(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
-  }
-  Signals(const Signals&) = delete;
-  ~Signals() {
-    ::pthread_sigmask(SIG_SETMASK, &previous_mask_, nullptr);
-    ::sigaction(SIGCHLD, &previous_sigchld_, nullptr);
-    ::sigaction(SIGPIPE, &previous_sigpipe_, nullptr);
-  }
-
-  int fd() const { return fd_.get(); }
-  const sigset_t& previous_mask() const { return previous_mask_; }
-  /// Stops this process as SIGTSTP does where nobody watches for it; returns when it is continued.
-  void stop_here() const {
-    sigset_t stop, before;
-    sigemptyset(&stop);
-    sigaddset(&stop, SIGTSTP);
-    ::raise(SIGTSTP);
-    ::pthread_sigmask(SIG_UNBLOCK, &stop, &before);
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
-  void close_in_child() { fd_.reset(); }
-  /// The next signal that came, or 0.
-  int next() {
-    signalfd_siginfo info;
-    return ::read(fd_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
-  }
-
- private:
-  static bool is_ignored(int signal) {
-    struct sigaction action{};
-    return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-  }
-
-  struct sigaction previous_sigchld_{}, previous_sigpipe_{};
-  sigset_t previous_mask_;
-  FileDescriptor fd_;
-};
-
 // Where the ranks will find each other. Bound before the fork, so that no other program can take the port in between.
-struct Rendezvous {
+struct ListeningSocket {
   FileDescriptor socket;
   int port = 0;
 };
 
-Rendezvous listen_locally() {
+ListeningSocket listen_locally() {
   FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.is_open()) throw_errno("socket");
   sockaddr_in address{};
@@ -152,8 +95,8 @@ class Job {
 
   const int world_size_;
   const std::chrono::milliseconds grace_;
-  Signals signals_;
-  Rendezvous rendezvous_;
+  LauncherSignals signals_;
+  ListeningSocket listening_;
   std::vector<RankProcess> ranks_;
   std::vector<EndedRank> ended_;
   LineSink stdout_{STDOUT_FILENO}, stderr_{STDERR_FILENO};
@@ -166,14 +109,14 @@ class Job {
 };
 
 void Job::start(const RankBody& body) {
-  rendezvous_ = listen_locally();
+  listening_ = listen_locally();
   for (int rank = 0; rank < world_size_; ++rank) start_rank(rank, body);
-  rendezvous_.socket.reset();  // rank 0 has it now
+  listening_.socket.reset();  // rank 0 has it now
 }
 
 void Job::start_rank(int rank, const RankBody& body) {
   RankStart start;
-  start.local = {rank, world_size_, rank == 0 ? rendezvous_.socket.get() : -1, rendezvous_.port};
+  start.local = {rank, world_size_, rank == 0 ? listening_.socket.get() : -1, listening_.port};
   start.group = ranks_.empty() ? 0 : ranks_.front().pid();
   start.signal_mask = signals_.previous_mask();
   start.forget_launcher = [this, rank] { forget_in_child(rank); };
@@ -193,7 +136,7 @@ void Job::forget_in_child(int rank) {
   ranks_.clear();
   relays_.clear();
   signals_.close_in_child();
-  if (rank != 0) rendezvous_.socket.reset();
+  if (rank != 0) listening_.socket.reset();
 }
 
 JobOutcome Job::run() {

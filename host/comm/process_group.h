@@ -5,36 +5,16 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
-#include "comm/launcher.h"
+#include "comm/rendezvous.h"
 
 namespace c10d {
 class Backend;
 }
 
 namespace mantissa {
-
-/// Where the ranks meet. Without a launcher's or the environment's word: one rank.
-struct Rendezvous {
-  int rank = 0;
-  int world_size = 1;
-  std::string address = "127.0.0.1";  ///< of rank 0's store
-  int port = 0;
-  int listen_fd = -1;         ///< rank 0: an inherited listening socket for the store; -1: bind `port`
-  bool store_exists = false;  ///< the port already listens (torchrun's agent): all ranks are clients
-  std::string store_prefix;   ///< keys of one attempt of a restarted job
-};
-
-/// Of a rank that `launch` started.
-Rendezvous rendezvous_of(const LocalRank& local);
-
-/// True if RANK or WORLD_SIZE is set: somebody else has started this process as a rank.
-bool is_rank_by_environment();
-
-/// Reads RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; nothing if none of them is set.
-/// Throws UsageError where they contradict each other or cannot be read.
-std::optional<Rendezvous> rendezvous_from_environment();
 
 /// What a rank left in the store before it went.
 struct Fault {
@@ -45,7 +25,8 @@ struct Fault {
 
 class ProcessGroup {
  public:
-  /// Joins the other ranks; `timeout` bounds this and every later collective. Throws CommError.
+  /// Joins the other ranks; `timeout` bounds this and every later collective. Throws UsageError, CommError; see
+  /// meeting.h.
   ProcessGroup(const Rendezvous& rendezvous, std::chrono::milliseconds timeout);
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
@@ -64,7 +45,8 @@ class ProcessGroup {
   /// Tells the others why this rank is about to go. Only the first call of a rank counts. Never throws.
   void report_fault(ExitCode exit_code, const std::string& cause) noexcept;
 
-  /// Ends all that is under way, so that the peers notice at once. The group is of no use afterwards. Never throws.
+  /// Ends all that is under way, so that the peers notice at once; rank 0 keeps the store until they have asked for the
+  /// cause, up to 3 s. The group is of no use afterwards. Never throws.
   void abort() noexcept;
 
   /// The fault that `rank` has reported, waiting up to `patience` for it.
@@ -72,6 +54,9 @@ class ProcessGroup {
 
  private:
   struct State;
+  void close() noexcept;
+  // Rank 0 keeps the store: it goes last, unless a launcher has seen it all. `silent` ranks will not ask.
+  void serve_until_heard(const std::vector<int>& silent) noexcept;
   [[noreturn]] void explain(const std::string& what, const std::string& reason);
   Rendezvous rendezvous_;
   std::chrono::milliseconds timeout_;

@@ -54,7 +54,7 @@ void expect_whole_lines(const std::string& screen) {
   for (const std::string& line : test::lines_of(screen)) {
     EXPECT_THAT(line, ::testing::MatchesRegex(
                           "|(training|done:|next|mantissa: (warning|error):|.rank 1. mantissa: warning:) ?.*"
-                          "|  [a-z0-9].*"
+                          "|  +[a-z0-9].*"
                           "|step +[0-9]+/[0-9]+  held-out [0-9.]+ bits/byte  loss +[0-9.]+"));
   }
 }

@@ -82,7 +82,9 @@ class RunningProgram {
       dup2(err[1], 2);
       for (int fd : {out[0], out[1], err[0], err[1]}) close(fd);
       if (chdir(folder.c_str()) != 0) _exit(126);
-      for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "MANTISSA_PLUGIN_PATH"})
+      for (const char* name :
+           {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "MANTISSA_PLUGIN_PATH",
+            "GLOO_SOCKET_IFNAME", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "TORCHELASTIC_USE_AGENT_STORE"})
         unsetenv(name);
       for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
       std::vector<char*> argv;
