@@ -161,6 +161,7 @@ struct Hit {
   bool rank_0;  // or the last one
   Expected expected;
 };
+void PrintTo(const Hit& value, std::ostream* out) { *out << value.name; }
 
 class RankIsHit : public Faults, public ::testing::WithParamInterface<std::tuple<Hit, int>> {};
 
@@ -204,6 +205,7 @@ struct Stop {
   int signal;
   int exit_code;
 };
+void PrintTo(const Stop& value, std::ostream* out) { *out << value.name; }
 
 class LauncherIsStopped : public Faults, public ::testing::WithParamInterface<std::tuple<Stop, int>> {};
 
@@ -407,6 +409,7 @@ struct InSlot {
   const char* plugin;
   Expected expected;
 };
+void PrintTo(const InSlot& value, std::ostream* out) { *out << value.plugin; }
 
 class SlotMisbehaves : public Faults, public ::testing::WithParamInterface<std::tuple<InSlot, int>> {};
 
@@ -433,6 +436,7 @@ struct InLibrary {
   bool rank_0;
   Expected expected;
 };
+void PrintTo(const InLibrary& value, std::ostream* out) { *out << value.fault; }
 
 class LibraryMisbehaves : public Faults, public ::testing::WithParamInterface<std::tuple<InLibrary, int>> {};
 
@@ -513,6 +517,7 @@ struct HandHit {
   int victim;
   Expected survivor;
 };
+void PrintTo(const HandHit& value, std::ostream* out) { *out << value.name; }
 
 class HandStartedRankIsHit : public ByHand, public ::testing::WithParamInterface<HandHit> {};
 

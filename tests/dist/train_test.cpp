@@ -151,6 +151,7 @@ struct Failing {
   int exit_code;
   const char* message;
 };
+void PrintTo(const Failing& value, std::ostream* out) { *out << value.plugin; }
 
 class TrainFails : public Train, public ::testing::WithParamInterface<Failing> {};
 
@@ -196,6 +197,7 @@ struct Refused {
   const char* plugin;  // a built one, or the content of the file after "text:"
   const char* message;
 };
+void PrintTo(const Refused& value, std::ostream* out) { *out << value.name; }
 
 class TrainRefuses : public Train, public ::testing::WithParamInterface<Refused> {};
 

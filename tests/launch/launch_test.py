@@ -88,6 +88,7 @@ class Hosts:
                 self.ip("-n", name, "address", "add", f"10.77.0.{i + 1}/24", "dev", "cable0")
                 self.ip("-n", name, "link", "set", "cable0", "up")
                 self.ip("-n", name, "link", "set", "lo", "up")
+                subprocess.run(self.on(i, "true"), check=True, capture_output=True, timeout=20)
         except (OSError, subprocess.CalledProcessError):
             self.close()
             raise

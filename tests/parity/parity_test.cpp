@@ -82,6 +82,7 @@ struct Setting {
   const char* name;
   const char* more;
 };
+void PrintTo(const Setting& value, std::ostream* out) { *out << value.name; }
 
 class Parity : public ::testing::TestWithParam<Setting> {};
 
