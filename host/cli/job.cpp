@@ -41,6 +41,14 @@ std::unique_ptr<Dataset> open_named_data(const LoadedConfig& loaded, const std::
   }
 }
 
+void open_initial_weights(const LoadedConfig& loaded, const std::filesystem::path& file) {
+  try {
+    const SafetensorsFile init(*loaded.config.model.init);
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(place_of(loaded, "model.init", file) + ": model.init: " + error.what());
+  }
+}
+
 // In a process of its own: what a plugin does when it is loaded, a thread or a crash, must not reach the ranks.
 void check_plugin_apart(const std::filesystem::path& file, const Config& config) {
   const JobOutcome outcome = launch(1, [&](const LocalRank&) {
@@ -67,7 +75,7 @@ Job prepare(const JobRequest& request, const Program& program) {
                        std::to_string(request.world_size) + "; every rank must have a row"});
   }
   const uint64_t data_size = open_named_data(job.loaded, request.config)->file_size();
-  if (config.model.init) const SafetensorsFile init(*config.model.init);
+  if (config.model.init) open_initial_weights(job.loaded, request.config);
   job.plugin_file = find_plugin(config.precision.plugin, from_environment(program.executable));
   const VettedPlugin plugin = vet_plugin(job.plugin_file, {config.precision.sha256, config.plugins.require_pin});
   check_plugin_apart(job.plugin_file, config);

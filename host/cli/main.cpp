@@ -1,6 +1,8 @@
 // The program `mantissa`: parses the command line, runs one subcommand, and turns every error into one report and one
 // exit code.
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -61,6 +63,15 @@ void add_commands(CLI::App& app, Program& program) {
   add_completion_command(app, program);
 }
 
+// Data that did not reach its file is an error. A run goes on without a reader: its results are in the run folder.
+void check_written(const CLI::App& app, const Program& program) {
+  if (app.got_subcommand("train") && !program.json) return;
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  throw Error(std::string("the output could not be written: ") + std::strerror(errno != 0 ? errno : EIO) +
+              "; is the disk full?");
+}
+
 constexpr const char* kFooter =
     "First steps:\n"
     "  mantissa config check configs/quickstart.toml            what is wrong with a config, all of it at once\n"
@@ -77,12 +88,13 @@ int run(int argc, char** argv) {
   CLI::App app{
       "Mantissa trains models in C++ with fully sharded data parallelism, and loads its numerics from plugins.",
       "mantissa"};
-  app.footer(kFooter);
   add_common_options(app, program);
   add_commands(app, program);
+  app.footer(kFooter);  // of the program alone: commands take over what is set before them
   app.parse_complete_callback([&program] { log::set_color(program.color); });
   try {
     app.parse(argc, argv);
+    check_written(app, program);
     return program.exit_code;
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);

@@ -27,6 +27,14 @@ constexpr std::chrono::milliseconds kFaultPatience{1000};
 
 std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
 
+// Gloo's words without the place in its source and without its advice.
+std::string plain_reason(const std::string& text) {
+  std::string reason = first_line(text);
+  const size_t end = reason.find("] ");
+  if (reason.starts_with('[') && end != std::string::npos) reason.erase(0, end + 2);
+  return reason.substr(0, reason.find(". This is typically caused by"));
+}
+
 std::string fault_key(int rank) { return "fault/" + std::to_string(rank); }
 
 Fault parse_fault(int rank, const std::vector<uint8_t>& bytes) {
@@ -182,7 +190,7 @@ std::optional<Fault> ProcessGroup::fault_of(int rank, std::chrono::milliseconds 
 
 void ProcessGroup::explain(const std::string& what, const std::string& reason) {
   close();  // the others shall notice now, not when their own time is over
-  const std::string observed = what + " failed on rank " + std::to_string(rank()) + " (" + first_line(reason) + ")";
+  const std::string observed = what + " failed on rank " + std::to_string(rank()) + " (" + plain_reason(reason) + ")";
   const auto found = std::make_shared<Search>();
   try {
     bounded(2 * kFaultPatience,

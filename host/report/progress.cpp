@@ -123,7 +123,7 @@ void ProgressLines::finished(const RunFinished& result) {
   out_ << labelled("model", model_text(run_)) << labelled("ranks", ranks_text(run_))
        << labelled("plugin", plugin_text(run_.plugin)) << labelled("", "sha256 " + run_.plugin.sha256);
   print_results(result);
-  print_next_steps();
+  print_next_steps(result);
 }
 
 void ProgressLines::print_how_it_ended(const RunFinished& result) {
@@ -155,13 +155,14 @@ void ProgressLines::print_results(const RunFinished& result) {
 }
 
 // Only commands that can be pasted as they are.
-void ProgressLines::print_next_steps() {
+void ProgressLines::print_next_steps(const RunFinished& result) {
   const std::string config = (run_.folder / "config.toml").string();
   const std::string ranks = run_.world_size > 1 ? " --ranks " + std::to_string(run_.world_size) : "";
+  const std::string other = result.stopped_by.empty() ? " --set run.seed=1" : "";
   out_ << "next\n"
        << labelled("settings", "mantissa config show " + config)
-       << labelled("plugin", "mantissa plugin info " + run_.plugin.id)
-       << labelled("run again", "mantissa train " + config + ranks + " --set run.seed=1") << std::flush;
+       << labelled("plugin", "mantissa plugin info " + run_.plugin_name)
+       << labelled("run again", "mantissa train " + config + ranks + other) << std::flush;
 }
 
 }  // namespace mantissa

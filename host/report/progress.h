@@ -25,7 +25,7 @@ class ProgressLines : public EventListener {
   std::string step_label(int64_t step) const;
   void print_how_it_ended(const RunFinished& result);
   void print_results(const RunFinished& result);
-  void print_next_steps();
+  void print_next_steps(const RunFinished& result);
 
   std::ostream& out_;
   RunStarted run_;

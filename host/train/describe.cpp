@@ -34,6 +34,7 @@ RunStarted describe_run(const RunParts& parts) {
   run.data = parts.data.describe();
   run.token_word = parts.data.is_text() ? "token" : "row";
   run.plugin = parts.plugin;
+  run.plugin_name = parts.config.precision.plugin;
   run.clip = clip_text(parts.config.clip);
   return run;
 }

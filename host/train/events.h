@@ -49,7 +49,8 @@ struct RunStarted {
   std::string data;                  ///< one line, e.g. with the file and its size
   std::string token_word = "token";  ///< what tokens_per_s counts: "token", or "row" where a row has one target
   PluginIdentity plugin;
-  std::string clip;  ///< "max_norm = 1 (p = 2)", "value = 0.5" or "none"
+  std::string plugin_name;  ///< as the config names it: a name, or a path
+  std::string clip;         ///< "max_norm = 1 (p = 2)", "value = 0.5" or "none"
 };
 
 struct StepSkipped {

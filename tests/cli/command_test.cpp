@@ -109,6 +109,17 @@ TEST_F(Command, Quiet_OfARunThatIsWell_PrintsNothing) {
   EXPECT_FALSE(test::run_folder(folder_.path()).empty());
 }
 
+TEST_F(Command, OutputToAFullDisk_IsAnError) {
+  for (const std::string command : {"version", "config show run.toml --json", "train run.toml --dry-run --json"}) {
+    test::RunningProgram shell({"/bin/bash", "-c", test::mantissa_program() + " " + command + " >/dev/full"},
+                               folder_.path());
+    const test::ProgramResult result = shell.wait(std::chrono::seconds(30));
+    EXPECT_EQ(result.exit_code, 1) << command;
+    EXPECT_EQ(result.err,
+              "mantissa: error: the output could not be written: No space left on device; is the disk full?\n");
+  }
+}
+
 TEST_F(Command, Help_OfEachCommand_NamesItsOptions) {
   for (const auto& [command, option] :
        std::vector<std::pair<std::vector<std::string>, std::string>>{{{}, "--color"},

@@ -21,6 +21,7 @@
 #include <sys/socket.h>
 
 #include "support/program.h"
+#include "support/pty.h"
 
 namespace mantissa {
 namespace {
@@ -49,15 +50,6 @@ std::vector<pid_t> processes_with(const std::string& marker) {
     if (test::read_file(entry.path() / "environ").find(marker) != std::string::npos) found.push_back(std::stoi(name));
   }
   return found;
-}
-
-// In the order in which they were started.
-std::vector<pid_t> children_of(pid_t parent) {
-  std::vector<pid_t> children;
-  std::istringstream list(
-      test::read_file("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) + "/children"));
-  for (pid_t pid; list >> pid;) children.push_back(pid);
-  return children;
 }
 
 std::string last_line(const std::string& text) {
@@ -114,7 +106,7 @@ class Faults : public ::testing::Test {
   std::unique_ptr<test::RunningProgram> begin_training(int ranks) {
     auto program = begin(train(ranks));
     EXPECT_TRUE(program->wait_for("2/", kStart));
-    ranks_ = children_of(program->pid());
+    ranks_ = test::children_of(program->pid());
     begun_ = Clock::now();
     return program;
   }
@@ -329,6 +321,7 @@ class InTerminal {
 };
 
 TEST_P(AtRanks, TerminalClosed_StopsAfterTheStep) {
+  SKIP_WITHOUT_TERMINALS();
   InTerminal terminal(train(GetParam()), folder_.path(), marker_);
   ASSERT_TRUE(terminal.wait_for("2/", Clock::now() + kStart)) << terminal.shown();
   begun_ = Clock::now();
@@ -343,6 +336,7 @@ TEST_P(AtRanks, TerminalClosed_StopsAfterTheStep) {
 }
 
 TEST_P(AtRanks, TerminalClosedUnderNohup_GoesOnToTheEnd) {
+  SKIP_WITHOUT_TERMINALS();
   write_config("fsdp_norm", 60);
   InTerminal terminal(train(GetParam()), folder_.path(), marker_, /*hangup_ignored=*/true);
   ASSERT_TRUE(terminal.wait_for("2/", Clock::now() + kStart)) << terminal.shown();
@@ -357,6 +351,7 @@ TEST_P(AtRanks, TerminalClosedUnderNohup_GoesOnToTheEnd) {
 
 // `stty tostop`: who is not in front is stopped when it writes. Ranks are in a process group of their own.
 TEST_P(AtRanks, TerminalThatStopsTheBackground_StopsNoRank) {
+  SKIP_WITHOUT_TERMINALS();
   write_config("fsdp_norm", 4);
   InTerminal terminal(train(GetParam()), folder_.path(), marker_, false, /*stops_background=*/true);
   begun_ = Clock::now();

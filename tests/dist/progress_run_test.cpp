@@ -60,6 +60,7 @@ void expect_whole_lines(const std::string& screen) {
 }
 
 TEST_F(ProgressRun, TwoRanksThatWarn_LeaveWholeLinesAndNoBar) {
+  SKIP_WITHOUT_TERMINALS();
   write_config("fsdp_norm", 30, "[plugins]\nslow_ms = 0\n");  // every slot is slow: both ranks have warnings
   const auto session = in_terminal(200, "$MANTISSA train run.toml --ranks 2");
   ASSERT_EQ(session->wait(), 0) << session->bytes();
@@ -75,6 +76,7 @@ TEST_F(ProgressRun, TwoRanksThatWarn_LeaveWholeLinesAndNoBar) {
 }
 
 TEST_F(ProgressRun, WindowResizedOnTheWay_LeavesWholeLines) {
+  SKIP_WITHOUT_TERMINALS();
   write_config("fsdp_norm", 4000);
   const auto session = in_terminal(80, "exec $MANTISSA train run.toml --ranks 2");
   for (const unsigned short columns : {40, 20, 80}) {
@@ -91,6 +93,7 @@ TEST_F(ProgressRun, WindowResizedOnTheWay_LeavesWholeLines) {
 }
 
 TEST_F(ProgressRun, RunThatFails_LeavesTheErrorOnALineOfItsOwn) {
+  SKIP_WITHOUT_TERMINALS();
   write_config(MANTISSA_BUILD_DIR "/tests/plugins/libmantissa-aborts_at_step_3.so", 30, "[clip]\nmax_norm = 0.05\n");
   for (const char* ranks : {"1", "2"}) {
     const auto session = in_terminal(200, std::string("exec $MANTISSA train run.toml --ranks ") + ranks);
@@ -113,6 +116,7 @@ std::string states_in_session(pid_t session) {
 }
 
 TEST_F(ProgressRun, CtrlZAndFg_StopsAllRanksAndGoesOn) {
+  SKIP_WITHOUT_TERMINALS();
   write_config("fsdp_norm", 100000);
   for (const std::string ranks : {"1", "2"}) {
     const auto session = in_terminal(80, "set -m; $MANTISSA train run.toml --ranks " + ranks +
@@ -132,6 +136,7 @@ TEST_F(ProgressRun, CtrlZAndFg_StopsAllRanksAndGoesOn) {
 }
 
 TEST_F(ProgressRun, InTheBackground_PrintsLinesAndNoBar) {
+  SKIP_WITHOUT_TERMINALS();
   write_config("fsdp_norm", 10);
   const auto session = in_terminal(200, "set -m; $MANTISSA train run.toml --ranks 2 & wait");
   ASSERT_EQ(session->wait(), 0) << session->bytes();
@@ -140,6 +145,7 @@ TEST_F(ProgressRun, InTheBackground_PrintsLinesAndNoBar) {
 }
 
 TEST_F(ProgressRun, TerminalThatStopsBackgroundWriters_DoesNotStopRanks) {
+  SKIP_WITHOUT_TERMINALS();
   write_config("fsdp_norm", 10);
   const auto session = in_terminal(200, "stty tostop; set -m; $MANTISSA train run.toml --ranks 2");
   ASSERT_EQ(session->wait(), 0) << session->bytes();
@@ -147,6 +153,7 @@ TEST_F(ProgressRun, TerminalThatStopsBackgroundWriters_DoesNotStopRanks) {
 }
 
 TEST_F(ProgressRun, OutputInAPipe_HasNoControlCharacters) {
+  SKIP_WITHOUT_TERMINALS();
   write_config("fsdp_norm", 10, "[plugins]\nslow_ms = 0\n");
   const auto result = test::run_mantissa({"train", "run.toml", "--ranks", "2"}, folder_.path(),
                                          {{"TERM", "xterm"}, {"COLORTERM", "1"}});

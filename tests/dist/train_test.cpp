@@ -279,15 +279,6 @@ TEST_F(Train, ConfigCheck_AsksTextWeightsAndPluginToo) {
   EXPECT_EQ(check("run.seed=1").exit_code, 0);
 }
 
-// Children of the launcher, by /proc.
-std::vector<pid_t> children_of(pid_t parent) {
-  std::vector<pid_t> children;
-  std::istringstream list(
-      test::read_file("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) + "/children"));
-  for (pid_t pid; list >> pid;) children.push_back(pid);
-  return children;
-}
-
 bool alive(pid_t pid) {
   const std::string stat = test::read_file("/proc/" + std::to_string(pid) + "/stat");
   return !stat.empty() && stat.find(") Z ") == std::string::npos;
@@ -298,7 +289,7 @@ TEST_F(Train, KilledRank_IsNamedAndNothingIsLeftBehind) {
     write_config("fsdp_norm", "100000", clip_);
     test::RunningProgram program({test::mantissa_program(), "train", "run.toml", "--ranks", "3"}, folder_.path());
     if (!program.wait_for("2/100000", seconds(60))) program.wait_for("step", seconds(5));
-    const std::vector<pid_t> ranks = children_of(program.pid());
+    const std::vector<pid_t> ranks = test::children_of(program.pid());
     ASSERT_EQ(ranks.size(), 3u);
     const auto start = std::chrono::steady_clock::now();
     kill(ranks[static_cast<size_t>(victim)], SIGKILL);
@@ -365,7 +356,7 @@ TEST_F(Train, StoppedRankZero_EndsTheJobAtTheTimeLimit) {
   write_config("fsdp_norm", "100000", clip_ + "[distributed]\ntimeout_s = 2.0\n");
   test::RunningProgram program({test::mantissa_program(), "train", "run.toml", "--ranks", "3"}, folder_.path());
   ASSERT_TRUE(program.wait_for("2/100000", seconds(60)));
-  const std::vector<pid_t> ranks = children_of(program.pid());
+  const std::vector<pid_t> ranks = test::children_of(program.pid());
   ASSERT_EQ(ranks.size(), 3u);
   kill(ranks[0], SIGSTOP);
   const auto result = program.wait(seconds(60));

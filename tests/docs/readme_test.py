@@ -10,7 +10,6 @@ Conventions of these pages:
 Needs nothing but Python's standard library. Exit code 77: skipped, and the reason is printed.
 """
 
-import io
 import json
 import os
 import pathlib
@@ -25,6 +24,8 @@ import tomllib
 import unittest
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(SOURCE / "tests/support"))
+import ctest_main  # noqa: E402
 BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else SOURCE / "build/release").resolve()
 README = (SOURCE / "README.md").read_text(encoding="utf-8")
 FIRST_RUN = (SOURCE / "docs/first-run.md").read_text(encoding="utf-8")
@@ -302,16 +303,5 @@ class Readme(unittest.TestCase):
                 self.assertLess(losses[-1], 0.2 * losses[0])
 
 
-def main():
-    report = io.StringIO()
-    runner = unittest.TextTestRunner(stream=report, verbosity=2)
-    result = unittest.main(argv=[sys.argv[0], *sys.argv[2:]], exit=False, testRunner=runner).result
-    if result.wasSuccessful() and result.testsRun == len(result.skipped):
-        print("; ".join(reason for _, reason in result.skipped))  # nothing else: it is shown as the reason
-        sys.exit(77)
-    print(report.getvalue())
-    sys.exit(not result.wasSuccessful())
-
-
 if __name__ == "__main__":
-    main()
+    ctest_main.main()

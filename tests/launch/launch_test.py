@@ -5,7 +5,6 @@ namespaces, which need root. Needs nothing but Python's standard library; torchr
 build. Exit code 77: skipped, and the reason is printed.
 """
 
-import io
 import json
 import os
 import pathlib
@@ -20,6 +19,8 @@ import time
 import unittest
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(SOURCE / "tests/support"))
+import ctest_main  # noqa: E402
 BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else SOURCE / "build/release").resolve()
 PROGRAM = str(BUILD / "bin/mantissa")
 LIMIT_S = 100  # of one command
@@ -344,16 +345,5 @@ class Launch(unittest.TestCase):
                                 "same on all")
 
 
-def main():
-    report = io.StringIO()
-    runner = unittest.TextTestRunner(stream=report, verbosity=2)
-    result = unittest.main(argv=[sys.argv[0], *sys.argv[2:]], exit=False, testRunner=runner).result
-    if result.wasSuccessful() and result.testsRun == len(result.skipped):
-        print("; ".join(reason for _, reason in result.skipped))  # nothing else: it is shown as the reason
-        sys.exit(77)
-    print(report.getvalue())
-    sys.exit(not result.wasSuccessful())
-
-
 if __name__ == "__main__":
-    main()
+    ctest_main.main()

@@ -168,6 +168,15 @@ class RunningProgram {
   std::chrono::steady_clock::time_point start_;
 };
 
+/// Of a running process, in the order in which they were started.
+inline std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> children;
+  std::istringstream list(
+      read_file("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) + "/children"));
+  for (pid_t pid; list >> pid;) children.push_back(pid);
+  return children;
+}
+
 inline std::string mantissa_program() { return MANTISSA_BUILD_DIR "/bin/mantissa"; }
 
 inline ProgramResult run_mantissa(std::vector<std::string> arguments, const std::filesystem::path& folder,

@@ -1,5 +1,6 @@
 // Runs code or a program in a terminal of its own, as if a person sat there: what is typed, what is to be seen.
 #pragma once
+#include <gtest/gtest.h>
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
@@ -15,6 +16,18 @@
 #include "support/screen.h"
 
 namespace mantissa::test {
+
+/// Whether this machine has pseudo-terminals: a bare container may lack /dev/pts.
+inline bool has_terminals() {
+  int master = -1, terminal = -1;
+  if (::openpty(&master, &terminal, nullptr, nullptr, nullptr) != 0) return false;
+  ::close(master);
+  ::close(terminal);
+  return true;
+}
+
+#define SKIP_WITHOUT_TERMINALS() \
+  if (!test::has_terminals()) GTEST_SKIP() << "there are no pseudo-terminals here: /dev/pts is not mounted"
 
 /// A child that leads the session of a new pseudo-terminal; killed when this goes.
 class TerminalSession {

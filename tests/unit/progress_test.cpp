@@ -207,6 +207,7 @@ Seen in_terminal(unsigned short columns, const std::function<void()>& play) {
 constexpr const char* kAt1 = " 1/40  [               ]  loss 3.2500  norm    1.5   1,000 tokens/s   0:39 left\n";
 
 TEST(ProgressBar, LinesOfOthers_StandAboveTheBar) {
+  SKIP_WITHOUT_TERMINALS();
   const Seen seen = in_terminal(80, [] {
     Play play;
     snap();
@@ -234,6 +235,7 @@ TEST(ProgressBar, LinesOfOthers_StandAboveTheBar) {
 }
 
 TEST(ProgressBar, WindowResized_LeavesNothingOfTheOldBar) {
+  SKIP_WITHOUT_TERMINALS();
   const Seen seen = in_terminal(80, [] {
     Play play;
     play.tick();
@@ -258,6 +260,7 @@ TEST(ProgressBar, WindowResized_LeavesNothingOfTheOldBar) {
 }
 
 TEST(ProgressBar, WindowNarrowerThanAsked_NeverWraps) {
+  SKIP_WITHOUT_TERMINALS();
   const Seen seen = in_terminal(80, [] {
     Play play;
     say("\x1b]columns;30\a");  // the terminal has changed, the kernel does not know yet
@@ -270,6 +273,7 @@ TEST(ProgressBar, WindowNarrowerThanAsked_NeverWraps) {
 }
 
 TEST(ProgressBar, TypedKeys_AreGoneWithTheNextUpdate) {
+  SKIP_WITHOUT_TERMINALS();
   const Seen seen = in_terminal(80, [] {
     Play play;
     say("^C");
@@ -280,6 +284,7 @@ TEST(ProgressBar, TypedKeys_AreGoneWithTheNextUpdate) {
 }
 
 TEST(ProgressBar, ManyFastSteps_AreDrawnTenTimesASecondAndTheLast) {
+  SKIP_WITHOUT_TERMINALS();
   const Seen seen = in_terminal(80, [] {
     Play play;
     for (int i = 0; i < 39; ++i) play.tick(10ms);
@@ -295,6 +300,7 @@ TEST(ProgressBar, ManyFastSteps_AreDrawnTenTimesASecondAndTheLast) {
 }
 
 TEST(ProgressBar, Finished_LeavesTheSummaryOnly) {
+  SKIP_WITHOUT_TERMINALS();
   const Seen seen = in_terminal(80, [] {
     Play play;
     play.tick();
@@ -306,6 +312,7 @@ TEST(ProgressBar, Finished_LeavesTheSummaryOnly) {
 }
 
 TEST(ProgressBar, Failed_LeavesTheErrorOnALineOfItsOwn) {
+  SKIP_WITHOUT_TERMINALS();
   const Seen seen = in_terminal(80, [] {
     Play play;
     play.tick();
@@ -316,6 +323,7 @@ TEST(ProgressBar, Failed_LeavesTheErrorOnALineOfItsOwn) {
 }
 
 TEST(ProgressBar, InTheBackground_PrintsLinesInstead) {
+  SKIP_WITHOUT_TERMINALS();
   const Seen seen = in_terminal(80, [] {
     ProgressOptions options;
     options.group = ::getpid() + 1;
@@ -329,6 +337,7 @@ TEST(ProgressBar, InTheBackground_PrintsLinesInstead) {
 }
 
 TEST(ProgressBar, LocaleWithUtf8_DrawsBlocks) {
+  SKIP_WITHOUT_TERMINALS();
   const Seen seen = in_terminal(80, [] {
     ::setenv("LC_ALL", "C.UTF-8", 1);
     Play play;
@@ -339,6 +348,7 @@ TEST(ProgressBar, LocaleWithUtf8_DrawsBlocks) {
 }
 
 TEST(Progress, DumbTerminal_GetsLines) {
+  SKIP_WITHOUT_TERMINALS();
   const Seen seen = in_terminal(80, [] {
     ::setenv("TERM", "dumb", 1);
     RunStarted run;
@@ -366,6 +376,7 @@ TEST(Progress, Quiet_ShowsNothing) {
                      .sharding = "",
                      .data = "",
                      .plugin = {},
+                     .plugin_name = "",
                      .clip = ""});
   progress->ticked({});
   progress->stepped({});
@@ -375,6 +386,7 @@ TEST(Progress, Quiet_ShowsNothing) {
 }
 
 TEST(Color, AutoAlwaysNever_AsAsked) {
+  SKIP_WITHOUT_TERMINALS();
   EXPECT_TRUE(may_color("always", -1));
   EXPECT_FALSE(may_color("never", STDOUT_FILENO));
   EXPECT_FALSE(may_color("auto", -1));

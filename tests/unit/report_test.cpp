@@ -57,6 +57,7 @@ RunStarted demo_run() {
   run.sharding = "full";
   run.data = "kjv.txt, 4,137,850 bytes, the last 206,893 held out";
   run.plugin.id = "fsdp_norm";
+  run.plugin_name = "fsdp_norm";
   run.plugin.version = "1.0.0";
   run.plugin.sha256 = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
   run.plugin.file = "/opt/plugins/fsdp_norm.so";
