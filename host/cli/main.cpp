@@ -63,13 +63,15 @@ void add_commands(CLI::App& app, Program& program) {
   add_completion_command(app, program);
 }
 
-// Data that did not reach its file is an error. A run goes on without a reader: its results are in the run folder.
-void check_written(const CLI::App& app, const Program& program) {
-  if (app.got_subcommand("train") && !program.json) return;
+// Data that did not reach its file is an error, told on stderr whatever was asked. A run goes on without a reader: its
+// results are in the run folder.
+int check_written(const CLI::App& app, const Program& program) {
+  if (app.got_subcommand("train") && !program.json) return program.exit_code;
   errno = 0;
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-  throw Error(std::string("the output could not be written: ") + std::strerror(errno != 0 ? errno : EIO) +
-              "; is the disk full?");
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return program.exit_code;
+  log::error(std::string("the output could not be written: ") + std::strerror(errno != 0 ? errno : EIO) +
+             "; is the disk full?");
+  return static_cast<int>(ExitCode::failed);
 }
 
 constexpr const char* kFooter =
@@ -94,8 +96,7 @@ int run(int argc, char** argv) {
   app.parse_complete_callback([&program] { log::set_color(program.color); });
   try {
     app.parse(argc, argv);
-    check_written(app, program);
-    return program.exit_code;
+    return check_written(app, program);
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
