@@ -87,14 +87,17 @@ class C10dTransport final : public Transport {
       collective("reducing the gradients of " + unit.layout.name,
                  [&] { return group_.backend().alltoall_base(parts, mine, equal, equal); });
     }
-    if (!unit.layout.replicated || world_size() == 1) return sum_into_shard(unit, parts, options);
+    if (!unit.layout.replicated || world_size() == 1) return reduce_into_shard(unit, parts, options);
 
     // Replicated: each rank sums one piece, then all get all pieces.
-    at::Tensor sum = sum_in_rank_order(parts.view({world_size(), piece}), unit.layout);
-    at::Tensor whole = mine.to(sum.scalar_type());
+    at::Tensor sum = at::empty({piece}, mine.options());
+    with_element_type(unit.layout.reduce_dtype, [&]<class Wire>(std::type_identity<Wire>) {
+      reduce_parts<Wire>(span_of<Wire>(sum), begins_of<Wire>(parts, piece), options.scale);
+    });
+    at::Tensor whole = mine;
     collective("gathering the gradients of " + unit.layout.name,
                [&] { return group_.backend()._allgather_base(whole, sum); });
-    return sum_into_shard(unit, whole.view({1, unit.layout.padded}), options);
+    return reduce_into_shard(unit, whole, {1, options.accumulate, options.norm_type});
   }
 
   std::vector<Packet> exchange(const Packet& mine) override {
@@ -147,37 +150,38 @@ class C10dTransport final : public Transport {
     spent_ += std::chrono::steady_clock::now() - start;
   }
 
-  // [ranks][n] in reduce_dtype -> [n], at least float32, rounded to reduce_dtype.
-  static at::Tensor sum_in_rank_order(const at::Tensor& parts, const UnitLayout& layout) {
-    const at::ScalarType wide = layout.reduce_dtype == at::kDouble ? at::kDouble : at::kFloat;
-    at::Tensor sum = parts[0].to(wide, /*non_blocking=*/false, /*copy=*/true);
-    for (int64_t rank = 1; rank < parts.size(0); ++rank) sum.add_(parts[rank].to(wide));
-    return layout.reduce_dtype == wide ? sum : sum.to(layout.reduce_dtype).to(wide);
-  }
-
   template <class T>
-  static PartialNorm sum_ranges(Unit& unit, const at::Tensor& grad, const at::Tensor& parts,
-                                const ReduceOptions& options) {
-    PartialNorm norm{options.norm_type};
-    T* into = grad.data_ptr<T>();
-    std::vector<const T*> from(static_cast<size_t>(parts.size(0)));
-    for (const Range& range : unit.layout.used) {
-      for (size_t r = 0; r < from.size(); ++r)
-        from[r] = parts.const_data_ptr<T>() + static_cast<int64_t>(r) * parts.size(1) + range.begin;
-      norm.add(reduce_and_measure(std::span<T>(into + range.begin, static_cast<size_t>(range.end - range.begin)), from,
-                                  options));
-    }
-    return norm;
+  static std::span<T> span_of(const at::Tensor& tensor) {
+    return {tensor.data_ptr<T>(), static_cast<size_t>(tensor.numel())};
   }
 
-  PartialNorm sum_into_shard(Unit& unit, at::Tensor parts, const ReduceOptions& options) {
+  // Where each part of `size` elements begins.
+  template <class T>
+  static std::vector<const T*> begins_of(const at::Tensor& parts, int64_t size) {
+    std::vector<const T*> begins;
+    for (int64_t begin = 0; begin < parts.numel(); begin += size)
+      begins.push_back(parts.const_data_ptr<T>() + begin);
+    return begins;
+  }
+
+  // `parts`: of every rank, in reduce_dtype, one after the other.
+  PartialNorm reduce_into_shard(Unit& unit, const at::Tensor& parts, const ReduceOptions& options) {
     const at::Tensor grad = grad_shard(static_cast<UnitId>(&unit - units_.data()));
-    parts = parts.view({parts.numel() / unit.shard.numel(), unit.shard.numel()});
-    if (parts.scalar_type() != unit.layout.storage_dtype) {  // a narrow wire: sum wide, round once, then store
-      parts = sum_in_rank_order(parts, unit.layout).to(unit.layout.storage_dtype).unsqueeze(0);
-    }
-    return unit.layout.storage_dtype == at::kDouble ? sum_ranges<double>(unit, grad, parts, options)
-                                                    : sum_ranges<float>(unit, grad, parts, options);
+    PartialNorm norm{options.norm_type};
+    with_element_type(unit.layout.storage_dtype, [&]<class T>(std::type_identity<T>) {
+      with_element_type(unit.layout.reduce_dtype, [&]<class Wire>(std::type_identity<Wire>) {
+        const std::span<T> into = span_of<T>(grad);
+        const std::vector<const Wire*> begins = begins_of<Wire>(parts, grad.numel());
+        std::vector<const Wire*> from(begins.size());
+        for (const Range& range : unit.layout.used) {
+          for (size_t r = 0; r < from.size(); ++r) from[r] = begins[r] + range.begin;
+          norm.add(reduce_and_measure<T, Wire>(
+              into.subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.end - range.begin)), from,
+              options));
+        }
+      });
+    });
+    return norm;
   }
 
   ProcessGroup& group_;

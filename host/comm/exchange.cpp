@@ -21,6 +21,7 @@ const char* name(Operation operation) {
     case Operation::decide: return "after decide";
     case Operation::grad_norm: return "grad_norm";
     case Operation::all_reduce: return "all_reduce";
+    case Operation::all_gather: return "all_gather";
     case Operation::evaluate: return "evaluation";
     case Operation::save: return "saving";
     case Operation::finish: return "end of run";
@@ -94,6 +95,8 @@ Agreed Exchange::combine(const std::vector<Packet>& packets) {
     all.loss_weight += packet.loss_weight;
     all.decision = std::max(all.decision, packet.decision);
     all.requests |= packet.requests;
+    all.found_inf |= packet.found_inf != 0;
+    all.norm_measured |= packet.norm_measured != 0;
     all.peak_memory = std::max(all.peak_memory, packet.peak_memory);
   }
   return all;
@@ -111,6 +114,13 @@ void Exchange::all_reduce(std::vector<double>& values, ReduceOp op) {
   }
 }
 
+std::vector<double> Exchange::all_gather(const std::vector<double>& values) {
+  Packet mine;
+  mine.count = values.size();
+  agree(Operation::all_gather, mine);
+  return transport_.all_gather(values);
+}
+
 void Exchange::check_same_place(const std::vector<Packet>& packets) const {
   const Packet& first = packets.front();
   for (size_t rank = 1; rank < packets.size(); ++rank) {
@@ -123,7 +133,7 @@ void Exchange::check_same_place(const std::vector<Packet>& packets) const {
     }
     if (other.fingerprint != first.fingerprint) throw_different(first.operation, who);
     if (other.count != first.count || (first.operation == Operation::all_reduce && other.decision != first.decision)) {
-      throw CommError(who + " reduce different things: " + std::to_string(first.count) + " and " +
+      throw CommError(who + " join different things: " + std::to_string(first.count) + " and " +
                       std::to_string(other.count) + " values");
     }
     if (other.loss_scale != first.loss_scale) {

@@ -21,6 +21,7 @@ struct Agreed {
   double loss_sum = 0, loss_weight = 0;
   int32_t decision = 0;    ///< the largest
   uint32_t requests = 0;   ///< all bits
+  bool found_inf = false, norm_measured = false;  ///< of any rank
   double peak_memory = 0;  ///< the largest, bytes
 };
 
@@ -58,6 +59,10 @@ class Exchange {
   /// [all ranks] Combines `values` over the ranks in rank order, element by element; NaN on any rank gives NaN. The
   /// counts are agreed before anything is sent.
   void all_reduce(std::vector<double>& values, ReduceOp op);
+
+  /// [all ranks] Every rank's `values`, by rank: [world_size][values.size()]. The counts are agreed before anything is
+  /// sent.
+  std::vector<double> all_gather(const std::vector<double>& values);
 
   Transport& transport() { return transport_; }
 

@@ -20,6 +20,7 @@ enum class Operation : uint32_t {
   decide,    ///< after decide: decision, status
   grad_norm,
   all_reduce,
+  all_gather,
   evaluate,
   save,
   finish,
@@ -41,7 +42,9 @@ struct Packet {
   uint64_t fingerprint = 0;  ///< of what must be equal on all ranks at this operation; 0 where nothing is compared
   uint64_t count = 0;        ///< values that follow in a payload, equal on all ranks
   double peak_memory = 0;    ///< peak RSS, bytes
-  uint64_t reserved[3] = {};
+  uint32_t found_inf = 0;    ///< 1: this rank's plugin found gradients that are not finite
+  uint32_t norm_measured = 0;  ///< 1: this rank had to look at its gradients for the norm
+  uint64_t reserved[2] = {};
 
   void set_norm(const PartialNorm& part) {
     norm_type = part.norm_type;

@@ -30,13 +30,18 @@ struct Magnitudes {
   uint64_t nonfinite;
 };
 
+template <class T>
+using BitsOf =
+    std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
+
 // Bits of a magnitude order like the magnitudes themselves, with infinity above all numbers and NaN above infinity.
 template <class T>
 Magnitudes<T> magnitudes(std::span<const T> values) {
-  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
-  constexpr Bits kMagnitude = ~Bits{0} >> 1;
+  using Bits = BitsOf<T>;
+  constexpr Bits kMagnitude = std::numeric_limits<Bits>::max() / 2;
   const Bits infinite = std::bit_cast<Bits>(std::numeric_limits<T>::infinity());
-  Bits largest = 0, nonfinite = 0;
+  Bits largest = 0;
+  uint64_t nonfinite = 0;
   for (const T value : values) {
     const Bits bits = std::bit_cast<Bits>(value) & kMagnitude;
     largest = bits > largest ? bits : largest;
@@ -65,7 +70,7 @@ PartialNorm measure(std::span<const T> values, double norm_type) {
   PartialNorm part{norm_type, static_cast<double>(found.largest), 0, found.nonfinite};
   if (!std::isfinite(part.largest) || part.largest == 0 || norm_type == kInfinity) return part;
   const double unit = reference(part.largest, norm_type);
-  if (norm_type == 2 && std::is_same_v<T, float>) {  // no square of a float leaves float64
+  if (norm_type == 2 && !std::is_same_v<T, double>) {  // no square of a float leaves float64
     part.scaled_sum = lane_sum(values, [](double x) { return x * x; }) / (unit * unit);
   } else if (norm_type == 2) {
     part.scaled_sum = lane_sum(values, [=](double x) { return (x / unit) * (x / unit); });
@@ -98,6 +103,16 @@ void PartialNorm::add(const PartialNorm& other) {
   largest = joint;
 }
 
+PartialNorm PartialNorm::scaled(double factor) const {
+  if (factor == 1 || !std::isfinite(largest) || largest == 0) return *this;
+  PartialNorm part = *this;
+  part.largest = largest * factor;
+  if (part.largest == 0 || norm_type == kInfinity) return part;
+  part.scaled_sum =
+      scaled_sum * rescale(reference(largest, norm_type) * factor, reference(part.largest, norm_type), norm_type);
+  return part;
+}
+
 double PartialNorm::value() const {
   if (!std::isfinite(largest) || largest == 0 || norm_type == kInfinity) return largest;
   const double unit = reference(largest, norm_type);
@@ -106,7 +121,13 @@ double PartialNorm::value() const {
   return std::pow(scaled_sum, 1 / norm_type) * unit;
 }
 
-PartialNorm measure_norm(std::span<const float> values, double norm_type) { return measure(values, norm_type); }
-PartialNorm measure_norm(std::span<const double> values, double norm_type) { return measure(values, norm_type); }
+template <class T>
+PartialNorm measure_norm(std::span<const T> values, double norm_type) {
+  return measure(values, norm_type);
+}
+
+#define MANTISSA_INSTANTIATE(T) template PartialNorm measure_norm(std::span<const T>, double);
+MANTISSA_FOR_EACH_ELEMENT(MANTISSA_INSTANTIATE)
+#undef MANTISSA_INSTANTIATE
 
 }  // namespace mantissa

@@ -31,7 +31,7 @@ struct UnitLayout {
   std::string name;         ///< for messages
   int64_t padded = 0;       ///< elements, padding included; a multiple of world_size
   std::vector<Range> used;  ///< of this rank's shard: what is not padding; nothing else is reduced or measured
-  at::ScalarType storage_dtype = at::kFloat;  ///< shard and reduced gradient: kFloat or kDouble
+  at::ScalarType storage_dtype = at::kFloat;  ///< shard and reduced gradient
   at::ScalarType reduce_dtype = at::kFloat;   ///< gradients on the wire
   bool replicated = false;
 };
@@ -62,9 +62,9 @@ class Transport {
 
   /// This rank's own full gradient, [padded] of reduce_dtype, not initialised: fill what is no padding, then reduce.
   virtual at::Tensor gradient(UnitId unit) = 0;
-  /// [all ranks] Sums the gradients of all ranks in rank order (in float32 or wider, then rounded to reduce_dtype) into
-  /// the gradient shard, and gives `gradient` back. Returns the partial norm of the gradient shard, taken in the same
-  /// pass.
+  /// [all ranks] Sums the gradients of all ranks in rank order into the gradient shard, scaled, in float32 or wider and
+  /// rounded to reduce_dtype once, and gives `gradient` back. Returns the partial norm of the gradient shard, taken in
+  /// the same pass (comm/reduce_kernel.h).
   virtual PartialNorm reduce(UnitId unit, const ReduceOptions& options) = 0;
 
   /// [all ranks] Every rank's packet, by rank.

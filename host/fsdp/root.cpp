@@ -42,8 +42,12 @@ std::shared_ptr<Root> Root::shard(const std::shared_ptr<torch::nn::Module>& modu
   const std::shared_ptr<Root> root(new Root(std::move(plan), world, options));
   const at::NoGradGuard no_grad;
   root->agree_on_plan();
-  for (const auto& buffer : module->named_buffers()) root->broadcast_buffer(buffer.key(), buffer.value());
+  for (const auto& buffer : module->named_buffers()) {
+    root->broadcast_buffer(buffer.key(), buffer.value());
+    root->cast_buffer(buffer.key(), buffer.value());
+  }
   for (size_t i = 0; i < root->plan_.units.size(); ++i) root->add_unit(i);
+  root->find_trainable_pieces();
   for (size_t i = 0; i < root->units_.size(); ++i) {
     if (UnitBase* unit = root->plan_.units[i].module) unit->attach(root->units_[i]);
   }
@@ -57,7 +61,8 @@ std::shared_ptr<Root> Root::shard(const std::shared_ptr<torch::nn::Module>& modu
 void Root::agree_on_plan() {
   std::string text =
       std::to_string(static_cast<int>(options_.sharding)) + std::to_string(static_cast<int>(options_.storage_dtype)) +
-      std::to_string(static_cast<int>(options_.param_dtype)) + std::to_string(static_cast<int>(options_.reduce_dtype));
+      std::to_string(static_cast<int>(options_.param_dtype)) + std::to_string(static_cast<int>(options_.reduce_dtype)) +
+      std::to_string(static_cast<int>(options_.buffer_dtype));
   for (const ParameterEntry& parameter : plan_.parameters) {
     text += "|" + parameter.name + ":" + std::to_string(parameter.unit) + (parameter.trainable ? "t" : "f") +
             (parameter.replicated ? "r" : "s") + c10::toString(parameter.tensor.scalar_type());
@@ -80,6 +85,15 @@ void Root::broadcast_buffer(const std::string& name, const at::Tensor& buffer) {
   if (!whole.is_same(buffer)) buffer.copy_(whole);
 }
 
+// Statistics of batch norms are sums over many batches: they are never kept in 16 bits.
+void Root::cast_buffer(const std::string& name, at::Tensor buffer) const {
+  const at::ScalarType dtype = options_.buffer_dtype;
+  if (dtype == at::ScalarType::Undefined || !buffer.defined() || !buffer.is_floating_point()) return;
+  const bool is_statistic = name.ends_with("running_mean") || name.ends_with("running_var");
+  if (is_statistic && c10::elementSize(dtype) < c10::elementSize(at::kFloat)) return;
+  if (buffer.scalar_type() != dtype) buffer.set_data(buffer.to(dtype));
+}
+
 void Root::add_unit(size_t index) {
   const UnitEntry& entry = plan_.units[index];
   const auto unit = std::make_shared<UnitState>(*this, entry.name, index == 0, index);
@@ -95,18 +109,31 @@ void Root::add_unit(size_t index) {
 }
 
 FlatDtypes Root::dtypes_of(const std::vector<size_t>& parameters) const {
-  const at::ScalarType own = plan_.parameters[parameters.front()].tensor.scalar_type();
+  const ParameterEntry& first = plan_.parameters[parameters.front()];
   FlatDtypes dtypes;
-  dtypes.storage = or_else(options_.storage_dtype, own);
+  dtypes.storage = or_else(options_.storage_dtype, first.tensor.scalar_type());
   dtypes.param = or_else(options_.param_dtype, dtypes.storage);
   dtypes.reduce = or_else(options_.reduce_dtype, dtypes.storage);
-  if (dtypes.reduce == at::kHalf)
-    throw UsageError("reduce_dtype Half is not offered: sums over ranks leave its range; use Float or BFloat16");
-  if (dtypes.storage != at::kFloat && dtypes.storage != at::kDouble) {
-    throw UsageError("parameter \"" + plan_.parameters[parameters.front()].name + "\" would be stored as " +
-                     c10::toString(dtypes.storage) + "; shards are kept as Float or Double: set storage_dtype");
+  for (const auto& [what, dtype] : {std::pair{"storage_dtype", dtypes.storage},
+                                    {"param_dtype", dtypes.param},
+                                    {"reduce_dtype", dtypes.reduce}}) {
+    if (is_element_type(dtype)) continue;
+    throw UsageError("parameter \"" + first.name + "\" would have " + what + " " + c10::toString(dtype) +
+                     "; need Double, Float, BFloat16 or Half");
   }
   return dtypes;
+}
+
+void Root::find_trainable_pieces() {
+  std::vector<TrainablePiece> by_parameter(plan_.parameters.size());
+  for (FlatParameter* flat : trainable_) {
+    for (const FlatParameter::Member& member : flat->members()) by_parameter[member.parameter].flat = flat;
+    for (const Piece& piece : flat->pieces()) {
+      by_parameter[flat->members()[piece.parameter].parameter] = {flat, piece.parameter_offset, piece.shard_offset,
+                                                                  piece.numel};
+    }
+  }
+  for (const size_t parameter : plan_.trainable) trainable_pieces_.push_back(by_parameter[parameter]);
 }
 
 void Root::add_flat_parameter(UnitState& unit, const std::vector<size_t>& parameters, bool trainable) {

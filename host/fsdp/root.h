@@ -13,6 +13,13 @@
 
 namespace mantissa {
 
+/// Where a rank's piece of a parameter lies: always in one stretch.
+struct TrainablePiece {
+  FlatParameter* flat = nullptr;
+  int64_t parameter_offset = 0, shard_offset = 0;
+  int64_t numel = 0;  ///< 0 if this rank holds nothing of it
+};
+
 class Root {
  public:
   /// [all ranks] Shards `module` in place, as `plan` says.
@@ -28,6 +35,8 @@ class Root {
 
   /// This rank's shard of each trainable flat parameter, in unit order.
   const std::vector<FlatParameter*>& trainable() const { return trainable_; }
+  /// This rank's piece of each trainable parameter, in the order of ModulePlan::trainable.
+  const std::vector<TrainablePiece>& trainable_pieces() const { return trainable_pieces_; }
 
   // ---- one step, as a trainer drives it; users of shards() and torch::optim need none of it
 
@@ -85,7 +94,9 @@ class Root {
   void add_flat_parameter(UnitState& unit, const std::vector<size_t>& parameters, bool trainable);
   void agree_on_plan();
   void broadcast_buffer(const std::string& name, const at::Tensor& buffer);
+  void cast_buffer(const std::string& name, at::Tensor buffer) const;
   void add_unit(size_t index);
+  void find_trainable_pieces();
   void end_backward();
 
   ModulePlan plan_;
@@ -93,6 +104,7 @@ class Root {
   ShardOptions options_;
   std::vector<std::shared_ptr<UnitState>> units_;  // the root first
   std::vector<FlatParameter*> trainable_;
+  std::vector<TrainablePiece> trainable_pieces_;
   size_t num_reduced_ = 0;  // units of this backward pass, counted from the last
   bool in_backward_ = false, unreduced_ = false, last_microbatch_ = true;
   double norm_type_ = 2;

@@ -1,8 +1,9 @@
 #include "grad/gradients.h"
 
+#include <algorithm>
 #include <cmath>
 
-#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 
 #include "base/error.h"
 #include "base/number_text.h"
@@ -12,27 +13,66 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Calls f(std::span<T>, member) for each stretch of gradient that this rank holds and that counts: no padding, nothing
-// frozen.
-template <class F>
-void each_piece(Root& root, F f) {
+// Calls f(std::span<T>, flat, piece) for each stretch of `values_of(flat)` that this rank holds and that counts: no
+// padding, nothing frozen. Undefined values are passed by.
+template <class ValuesOf, class F>
+void each_piece(const Root& root, ValuesOf values_of, F f) {
   for (const FlatParameter* flat : root.trainable()) {
-    const at::Tensor& gradient = flat->shard().grad();
-    if (!gradient.defined()) continue;
-    for (const Piece& piece : flat->pieces()) {
-      const auto begin = piece.shard_offset;
-      const auto size = static_cast<size_t>(piece.numel);
-      if (gradient.scalar_type() == at::kDouble) {
-        f(std::span<double>(gradient.data_ptr<double>() + begin, size), *flat, piece);
-      } else {
-        f(std::span<float>(gradient.data_ptr<float>() + begin, size), *flat, piece);
+    const at::Tensor values = values_of(*flat);
+    if (!values.defined()) continue;
+    with_element_type(values.scalar_type(), [&]<class T>(std::type_identity<T>) {
+      for (const Piece& piece : flat->pieces()) {
+        f(std::span<T>(values.data_ptr<T>() + piece.shard_offset, static_cast<size_t>(piece.numel)), *flat, piece);
       }
-    }
+    });
   }
 }
 
+at::Tensor gradient_of(const FlatParameter& flat) { return flat.shard().grad(); }
+at::Tensor value_of(const FlatParameter& flat) { return flat.shard().detach(); }
+
+template <class F>
+void each_gradient(const Root& root, F f) {
+  each_piece(root, gradient_of, f);
+}
+
+size_t parameter_of(const FlatParameter& flat, const Piece& piece) { return flat.members()[piece.parameter].parameter; }
+
 bool counts_here(const Root& root, const FlatParameter& flat) {
   return !flat.replicated() || const_cast<Root&>(root).transport().rank() == 0;
+}
+
+// [all ranks] The norms of all trainable parameters, each element multiplied by `factor`.
+template <class ValuesOf>
+std::vector<double> joined_norms(Root& root, double norm_type, ValuesOf values_of, double factor) {
+  const ModulePlan& plan = root.plan();
+  std::vector<PartialNorm> parts(plan.parameters.size(), PartialNorm{norm_type});
+  each_piece(root, values_of, [&]<class T>(std::span<T> values, const FlatParameter& flat, const Piece& piece) {
+    if (counts_here(root, flat))
+      parts[parameter_of(flat, piece)].add(measure_norm(std::span<const T>(values), norm_type));
+  });
+  std::vector<double> mine;
+  for (const size_t parameter : plan.trainable) {
+    mine.insert(mine.end(), {parts[parameter].largest, parts[parameter].scaled_sum});
+  }
+  const std::vector<double> all = root.exchange().all_gather(mine);
+  std::vector<double> norms;
+  for (size_t i = 0; i < plan.trainable.size(); ++i) {
+    PartialNorm joined{norm_type};
+    for (size_t at = 2 * i; at < all.size(); at += mine.size()) joined.add({norm_type, all[at], all[at + 1], 0});
+    norms.push_back(joined.scaled(factor).value());
+  }
+  return norms;
+}
+
+at::Tensor stretch_of(const at::Tensor& values, const TrainablePiece& piece) {
+  if (!values.defined()) return at::empty({0}, piece.flat->shard().scalar_type());
+  return values.narrow(0, piece.shard_offset, piece.numel);
+}
+
+void check_factor(double factor) {
+  if (!(factor >= 0) || factor == kInfinity)
+    throw UsageError("factor is " + short_text(factor, 6) + ", need a finite number >= 0");
 }
 
 }  // namespace
@@ -49,27 +89,58 @@ void check_limit(const char* what, double limit) {
 void Gradients::begin_step(const PartialNorm& agreed) {
   begin_step();
   known_ = agreed;
+  own_ = root_.partial_norm();
   known_is_valid_ = true;
 }
 
 void Gradients::begin_step() {
   scaling_ = {};
-  known_is_valid_ = modified_ = false;
+  factor_ = 1;
+  loss_scale_.reset();
+  known_is_valid_ = false;
+}
+
+void Gradients::begin_scaled_step(const PartialNorm& agreed, double loss_scale) {
+  begin_step(agreed);
+  loss_scale_ = loss_scale;
+}
+
+bool Gradients::unscale(double loss_scale) {
+  if (!loss_scale_) {
+    throw OrderError(
+        "gradients were unscaled already, or their loss was not scaled: unscale is possible once a step, before "
+        "anything else is done to them");
+  }
+  if (loss_scale != *loss_scale_) {
+    throw UsageError("gradients are to be unscaled by " + short_text(loss_scale, 9) +
+                     ", but the loss was multiplied by " + short_text(*loss_scale_, 9));
+  }
+  loss_scale_.reset();
+  scaling_.unscale = 1 / loss_scale;
+  return known_.nonfinite > 0 || leaves_type(known_.scaled(scaling_.unscale).largest);
 }
 
 double Gradients::norm(double norm_type) {
   check_norm_type(norm_type);
-  check_reduced();
-  if (scaling_.limit != kInfinity) apply();  // a clamped norm cannot be had by a factor
+  check_ready();
+  if (scaling_.clamps()) apply();  // a clamped norm cannot be had by a factor
   if (!known_is_valid_ || known_.norm_type != norm_type) {
     Packet packet;
-    packet.set_norm(measure(norm_type));
+    const PartialNorm own = measure(norm_type);
+    packet.set_norm(own);
     packet.fingerprint = root_.call_hash();
     const PartialNorm agreed = root_.exchange().agree(Operation::grad_norm, packet).norm;
-    if (!known_is_valid_ || known_.norm_type == norm_type) known_ = agreed, known_is_valid_ = true;
-    return agreed.value() * scaling_.factor;
+    if (!known_is_valid_) known_ = agreed, own_ = own, known_is_valid_ = true;
+    return agreed.scaled(scaling_.product()).value();
   }
-  return known_.value() * scaling_.factor;
+  return norm_scaled();
+}
+
+std::vector<double> Gradients::norms(double norm_type) {
+  check_norm_type(norm_type);
+  check_ready();
+  if (scaling_.clamps()) apply();
+  return joined_norms(root_, norm_type, gradient_of, scaling_.product());
 }
 
 double Gradients::clip_norm(double max_norm, double norm_type) {
@@ -81,38 +152,76 @@ double Gradients::clip_norm(double max_norm, double norm_type) {
 
 void Gradients::clip_value(double limit) {
   check_limit("clip value", limit);
-  check_reduced();
+  check_ready();
   scaling_.clamp(limit);
 }
 
 void Gradients::scale(double factor) {
-  if (!(factor >= 0) || factor == kInfinity)
-    throw UsageError("factor is " + short_text(factor, 6) + ", need a finite number >= 0");
-  check_reduced();
+  check_factor(factor);
+  check_ready();
+  factor_ *= factor;
+  if (!scaling_.can_scale(factor)) apply();
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  if (factor > kLargest) {  // as a float it would be infinite, and 0 times that NaN
+    scaling_.scale(kLargest);
+    apply();
+    factor /= kLargest;
+  }
   scaling_.scale(factor);
   if (factor == 0) apply();  // the limit would be 0 * inf
+}
+
+void Gradients::scale_each(std::span<const double> factors) {
+  const ModulePlan& plan = root_.plan();
+  if (factors.size() != plan.trainable.size()) {
+    throw UsageError("got " + std::to_string(factors.size()) + " factors, need one for each of the " +
+                     std::to_string(plan.trainable.size()) + " trainable parameters");
+  }
+  for (const double factor : factors) check_factor(factor);
+  check_ready();
+  apply();
+  std::vector<double> factor_of(plan.parameters.size(), 1);
+  for (size_t i = 0; i < factors.size(); ++i) factor_of[plan.trainable[i]] = factors[i];
+  each_gradient(root_, [&](auto gradient, const FlatParameter& flat, const Piece& piece) {
+    DeferredScaling scaling;
+    scaling.factor = factor_of[parameter_of(flat, piece)];
+    mantissa::apply(gradient, scaling);
+  });
+  written();
+}
+
+at::Tensor Gradients::piece(size_t trainable) {
+  check_ready();
+  apply();
+  const TrainablePiece& piece = root_.trainable_pieces().at(trainable);
+  return stretch_of(gradient_of(*piece.flat), piece);
 }
 
 void Gradients::apply() {
   if (scaling_.is_identity()) return;
   if (std::isnan(scaling_.limit)) scaling_.limit = kInfinity;
-  each_piece(root_, [&](auto gradient, const FlatParameter&, const Piece&) { mantissa::apply(gradient, scaling_); });
+  each_gradient(root_, [&](auto gradient, const FlatParameter&, const Piece&) { mantissa::apply(gradient, scaling_); });
+  if (scaling_.clamps()) {
+    known_is_valid_ = false;
+  } else {
+    known_ = known_.scaled(scaling_.product());
+    own_ = own_.scaled(scaling_.product());
+  }
   scaling_ = {};
-  known_is_valid_ = false;
-  modified_ = true;
 }
 
 PartialNorm Gradients::measure(double norm_type) const {
   PartialNorm norm{norm_type};
-  each_piece(root_, [&]<class T>(std::span<T> gradient, const FlatParameter& flat, const Piece&) {
+  each_gradient(root_, [&]<class T>(std::span<T> gradient, const FlatParameter& flat, const Piece&) {
     if (counts_here(root_, flat)) norm.add(measure_norm(std::span<const T>(gradient), norm_type));
   });
   return norm;
 }
 
-PartialNorm Gradients::partial_norm_scaled(double norm_type) {
+PartialNorm Gradients::partial_norm_scaled(double norm_type) const {
+  if (known_is_valid_ && known_.norm_type == norm_type && !scaling_.clamps()) return own_.scaled(scaling_.product());
   PartialNorm norm{norm_type};
-  each_piece(root_, [&]<class T>(std::span<T> gradient, const FlatParameter& flat, const Piece&) {
+  each_gradient(root_, [&]<class T>(std::span<T> gradient, const FlatParameter& flat, const Piece&) {
     if (!counts_here(root_, flat)) return;
     std::vector<T> scaled(gradient.begin(), gradient.end());
     mantissa::apply(std::span<T>(scaled), scaling_);
@@ -123,26 +232,58 @@ PartialNorm Gradients::partial_norm_scaled(double norm_type) {
 
 std::vector<NonfiniteParameter> Gradients::nonfinite_parameters() {
   const ModulePlan& plan = root_.plan();
-  std::vector<double> counts(plan.parameters.size());
-  each_piece(root_, [&]<class T>(std::span<T> gradient, const FlatParameter& flat, const Piece& piece) {
+  std::vector<double> counts(plan.parameters.size()), firsts(plan.parameters.size(), kInfinity);
+  each_gradient(root_, [&]<class T>(std::span<T> gradient, const FlatParameter& flat, const Piece& piece) {
     if (!counts_here(root_, flat)) return;
-    counts[flat.members()[piece.parameter].parameter] +=
-        static_cast<double>(measure_norm(std::span<const T>(gradient), kInfinity).nonfinite);
+    const size_t parameter = parameter_of(flat, piece);
+    counts[parameter] += static_cast<double>(measure_norm(std::span<const T>(gradient), kInfinity).nonfinite);
+    if (counts[parameter] == 0) return;
+    const auto bad = std::find_if(gradient.begin(), gradient.end(),
+                                  [](T value) { return !std::isfinite(static_cast<double>(value)); });
+    firsts[parameter] = static_cast<double>(piece.parameter_offset + (bad - gradient.begin()));
   });
   root_.exchange().all_reduce(counts, ReduceOp::sum);
+  root_.exchange().all_reduce(firsts, ReduceOp::min);
   std::vector<NonfiniteParameter> found;
   for (size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] > 0) found.push_back({plan.parameters[i].name, static_cast<uint64_t>(counts[i])});
+    if (counts[i] > 0)
+      found.push_back({plan.parameters[i].name, static_cast<uint64_t>(counts[i]), static_cast<uint64_t>(firsts[i])});
   }
   return found;
 }
 
-void Gradients::check_reduced() const {
+void Gradients::check_ready() const {
   if (!root_.gradients_reduced()) {
     throw OrderError(
         "gradients are not reduced yet: a norm or a clip is possible only after backward has ended, on the last "
         "micro-batch");
   }
+  if (loss_scale_) {
+    throw OrderError("gradients are still multiplied by the loss scale " + short_text(*loss_scale_, 9) +
+                     ": unscale them before anything else is done to them");
+  }
+}
+
+// The largest magnitude of a gradient does not fit into the type that it is kept in; shards of two types count as the
+// narrower.
+bool Gradients::leaves_type(double largest) const {
+  for (const FlatParameter* flat : root_.trainable()) {
+    const bool leaves = with_element_type(flat->shard().scalar_type(), [&]<class T>(std::type_identity<T>) {
+      return std::isinf(static_cast<double>(static_cast<T>(largest)));
+    });
+    if (leaves) return true;
+  }
+  return false;
+}
+
+std::vector<double> parameter_norms(Root& root, double norm_type) {
+  check_norm_type(norm_type);
+  return joined_norms(root, norm_type, value_of, 1);
+}
+
+at::Tensor parameter_piece(const Root& root, size_t trainable) {
+  const TrainablePiece& piece = root.trainable_pieces().at(trainable);
+  return stretch_of(value_of(*piece.flat), piece);
 }
 
 }  // namespace mantissa

@@ -1,7 +1,9 @@
 // The reduced gradients of a root during one step: their norm, and how they are to be scaled. Every function marked
-// [all ranks] is called by all ranks in the same order. Semantics: docs of clip_grad_norm_ in mantissa/clip.h.
+// [all ranks] is called by all ranks in the same order. Semantics: docs/numerics.md.
 #pragma once
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,7 +16,8 @@ namespace mantissa {
 /// A parameter whose gradient is not finite.
 struct NonfiniteParameter {
   std::string name;
-  uint64_t count = 0;  ///< elements, over all ranks
+  uint64_t count = 0;  ///< elements that are NaN or infinite, over all ranks
+  uint64_t first = 0;  ///< index of the first of them in the flattened parameter
 };
 
 class Gradients {
@@ -26,11 +29,25 @@ class Gradients {
   void begin_step(const PartialNorm& agreed);
   /// A new step whose norm nobody has agreed on yet.
   void begin_step();
+  /// As begin_step(agreed), after the backward pass of a loss that was multiplied by `loss_scale`, finite and > 0: until
+  /// unscale() everything else is an OrderError.
+  void begin_scaled_step(const PartialNorm& agreed, double loss_scale);
+
+  /// From now on the gradients count as multiplied by 1 / `loss_scale`, which must be that of begin_scaled_step (else
+  /// UsageError); once (else OrderError). No communication: returns found_inf, true on every rank if any gradient of
+  /// any rank is NaN or infinite, or leaves its type by this.
+  bool unscale(double loss_scale);
+  bool awaits_unscale() const { return loss_scale_.has_value(); }
 
   /// [all ranks] The p-norm over all trainable parameters of the root, each element once, as they are now, scaling
   /// included. float64; the same bits on every rank; NaN if any gradient is NaN, otherwise inf if any is infinite; 0
-  /// without gradients. Throws UsageError unless norm_type is in (0, inf], OrderError while gradients are unreduced.
+  /// without gradients. Throws UsageError unless norm_type is in (0, inf], OrderError while gradients are unreduced or
+  /// loss-scaled.
   double norm(double norm_type);
+
+  /// [all ranks] The p-norm of each trainable parameter's gradient as it is now, in the order of ModulePlan::trainable;
+  /// as norm() otherwise. One gather of three numbers a parameter.
+  std::vector<double> norms(double norm_type);
 
   /// [all ranks] Scales by clip_coef and returns the norm before. A norm that is not finite leaves the gradients alone.
   double clip_norm(double max_norm, double norm_type);
@@ -41,33 +58,54 @@ class Gradients {
   /// Multiplies by `factor`. No communication. Throws UsageError unless it is finite and >= 0.
   void scale(double factor);
 
+  /// Multiplies the gradient of each trainable parameter, in the order of ModulePlan::trainable, by its own factor, at
+  /// once. No communication. Throws UsageError unless there is one for each and all are finite and >= 0.
+  void scale_each(std::span<const double> factors);
+
+  /// This rank's piece of the gradient of `trainable`, an index into ModulePlan::trainable: [numel], contiguous, of
+  /// storage_dtype, everything asked for applied; [0] if this rank holds nothing. No communication.
+  at::Tensor piece(size_t trainable);
+  /// Somebody writes into pieces: norms are taken anew. Must be said on every rank or on none.
+  void written() { known_is_valid_ = false; }
+
+  /// The product of what scale() and clip_norm() multiplied by in this step, applied or not.
+  double factor() const { return factor_; }
+
   /// What the optimizer has to apply to this rank's gradients.
   const DeferredScaling& scaling() const { return scaling_; }
 
-  /// True if the gradients in memory are no longer those that were reduced.
-  bool modified() const { return modified_; }
+  /// False once the gradients in memory were clamped or written to: their norm is no longer known without a look.
+  bool norm_is_known() const { return known_is_valid_; }
 
-  /// The norm after scaling, of the agreed norm's type; only while nothing is clamped or modified.
-  double norm_scaled() const { return known_.value() * scaling_.factor; }
+  /// The norm after scaling, of the agreed norm's type; only while it is known and nothing is clamped.
+  double norm_scaled() const { return known_.scaled(scaling_.product()).value(); }
 
   /// Applies the scaling now, to the gradients themselves.
   void apply();
 
-  /// This rank's part of the norm after scaling; reads the gradients if they are clamped, changes nothing.
-  PartialNorm partial_norm_scaled(double norm_type);
+  /// This rank's part of the norm after scaling; looks at the gradients only if it is not known, and changes nothing.
+  PartialNorm partial_norm_scaled(double norm_type) const;
 
-  /// [all ranks] Which parameters hold NaN or infinity.
+  /// [all ranks] Which parameters hold NaN or infinity, as the gradients lie in memory.
   std::vector<NonfiniteParameter> nonfinite_parameters();
 
  private:
   PartialNorm measure(double norm_type) const;
-  void check_reduced() const;
+  void check_ready() const;
+  bool leaves_type(double largest) const;
 
   Root& root_;
   DeferredScaling scaling_;
-  bool known_is_valid_ = false, modified_ = false;
-  PartialNorm known_;  // of the gradients as they lie in memory, agreed over the ranks
+  double factor_ = 1;
+  std::optional<double> loss_scale_;  // of gradients that are still multiplied by it
+  bool known_is_valid_ = false;
+  PartialNorm known_, own_;  // of the gradients as they lie in memory: agreed over the ranks, and this rank's part
 };
+
+/// [all ranks] The p-norm of each trainable parameter, in the order of ModulePlan::trainable. As Gradients::norms.
+std::vector<double> parameter_norms(Root& root, double norm_type);
+/// This rank's piece of the value of `trainable`. As Gradients::piece.
+at::Tensor parameter_piece(const Root& root, size_t trainable);
 
 /// Throws UsageError unless `norm_type` is in (0, inf].
 void check_norm_type(double norm_type);

@@ -7,17 +7,23 @@
 namespace mantissa {
 namespace {
 
+// The next one towards zero; `value` is positive and finite.
 template <class T>
-T toward_zero(double value) {
-  const T rounded = static_cast<T>(value);
-  return std::isfinite(value) && static_cast<double>(rounded) > value ? std::nextafter(rounded, T{0}) : rounded;
+T next_below(T value) {
+  if constexpr (sizeof(T) == 2) {
+    return T(static_cast<uint16_t>(value.x - 1), T::from_bits());
+  } else {
+    return std::nextafter(value, T{0});
+  }
 }
 
 template <class T>
-void apply_in(std::span<T> gradients, const DeferredScaling& scaling) {
-  if (scaling.is_identity()) return;
-  const ScalingIn<T> scale(scaling);
-  for (T& gradient : gradients) gradient = scale(gradient);
+T toward_zero(double value) {
+  const T largest = std::numeric_limits<T>::max();
+  if (std::isinf(value)) return std::numeric_limits<T>::infinity();
+  if (value >= static_cast<double>(largest)) return largest;
+  const T rounded = static_cast<T>(value);
+  return static_cast<double>(rounded) > value ? next_below(rounded) : rounded;
 }
 
 }  // namespace
@@ -27,6 +33,11 @@ double clip_coef(double max_norm, double total_norm) {
   return coef > 1 ? 1 : coef;
 }
 
+bool DeferredScaling::can_scale(double s) const {
+  constexpr double kLargest = std::numeric_limits<float>::max(), kSmallest = std::numeric_limits<float>::min();
+  return factor * s <= kLargest && factor * s >= kSmallest;
+}
+
 void DeferredScaling::scale(double s) {
   factor *= s;
   limit *= s;
@@ -34,14 +45,25 @@ void DeferredScaling::scale(double s) {
 
 void DeferredScaling::clamp(double v) { limit = std::min(limit, std::fabs(v)); }
 
+template <class T, bool kUnscales>
+ScalingIn<T, kUnscales>::ScalingIn(const DeferredScaling& scaling)
+    : unscale_(scaling.unscale),
+      factor_(static_cast<Compute<T>>(scaling.factor)),
+      limit_(toward_zero<T>(scaling.limit)) {}
+
 template <class T>
-ScalingIn<T>::ScalingIn(const DeferredScaling& scaling)
-    : factor(static_cast<T>(scaling.factor)), limit(toward_zero<T>(scaling.limit)) {}
+void apply(std::span<T> gradients, const DeferredScaling& scaling) {
+  if (scaling.is_identity()) return;
+  with_scaling<T>(scaling, [&](auto scale) {
+    for (T& gradient : gradients) gradient = scale(gradient);
+  });
+}
 
-template struct ScalingIn<float>;
-template struct ScalingIn<double>;
-
-void apply(std::span<float> gradients, const DeferredScaling& scaling) { apply_in(gradients, scaling); }
-void apply(std::span<double> gradients, const DeferredScaling& scaling) { apply_in(gradients, scaling); }
+#define MANTISSA_INSTANTIATE(T)      \
+  template class ScalingIn<T, false>; \
+  template class ScalingIn<T, true>;  \
+  template void apply(std::span<T>, const DeferredScaling&);
+MANTISSA_FOR_EACH_ELEMENT(MANTISSA_INSTANTIATE)
+#undef MANTISSA_INSTANTIATE
 
 }  // namespace mantissa

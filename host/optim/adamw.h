@@ -1,4 +1,4 @@
-// AdamW over a flat shard in one pass, with the gradient's scaling folded in. Knows no torch.
+// AdamW over a flat shard in one pass, with the gradient's scaling folded in.
 // Source: Loshchilov and Hutter, Decoupled Weight Decay Regularization; the formulas of torch.optim.AdamW.
 #pragma once
 #include <cstdint>
@@ -13,15 +13,16 @@ struct AdamWStep {
   int64_t step = 1;  ///< taken steps, this one included
 };
 
-/// What one pass reads and writes: all of one size. Averages start at zero.
+/// What one pass reads and writes: all of one size. Averages start at zero; they and the arithmetic are in Compute<T>,
+/// and a parameter is rounded to T once.
 template <class T>
 struct AdamWState {
   std::span<T> parameters;
   std::span<const T> gradients;
-  std::span<T> exp_avg, exp_avg_sq;
+  std::span<Compute<T>> exp_avg, exp_avg_sq;
 };
 
-void adamw(const AdamWState<float>& state, const AdamWStep& step, const DeferredScaling& scaling);
-void adamw(const AdamWState<double>& state, const AdamWStep& step, const DeferredScaling& scaling);
+template <class T>
+void adamw(const AdamWState<T>& state, const AdamWStep& step, const DeferredScaling& scaling);
 
 }  // namespace mantissa

@@ -35,8 +35,9 @@ Optimizer::Optimizer(Root& root, const OptimizerConfig& config) : config_(config
   const at::NoGradGuard no_grad;
   for (FlatParameter* flat : root.trainable()) {
     State state{flat, {}, decay_stretches(flat->pieces(), flat->layout().shard_numel(), weight_decays(*flat, config))};
+    const at::ScalarType dtype = flat->shard().scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     for (int64_t i = 0; i < num_optimizer_buffers(config); ++i)
-      state.buffers.push_back(at::zeros_like(flat->shard().detach()));
+      state.buffers.push_back(at::zeros_like(flat->shard().detach(), dtype));
     states_.push_back(std::move(state));
   }
 }
@@ -46,30 +47,23 @@ void Optimizer::step(double lr, const DeferredScaling& scaling) {
   ++taken_steps_;
   for (State& state : states_) {
     if (!state.flat->shard().grad().defined()) continue;
-    if (state.flat->shard().scalar_type() == at::kDouble) {
-      step_one<double>(state, lr, scaling);
-    } else {
-      step_one<float>(state, lr, scaling);
-    }
+    with_element_type(state.flat->shard().scalar_type(), [&]<class T>(std::type_identity<T>) {
+      for (const DecayStretch& stretch : state.stretches) step_stretch<T>(state, stretch, lr, scaling);
+    });
   }
-}
-
-template <class T>
-void Optimizer::step_one(State& state, double lr, const DeferredScaling& scaling) {
-  for (const DecayStretch& stretch : state.stretches) step_stretch<T>(state, stretch, lr, scaling);
 }
 
 template <class T>
 void Optimizer::step_stretch(State& state, const DecayStretch& stretch, double lr, const DeferredScaling& scaling) {
   const std::span<T> parameters = span_of<T>(state.flat->shard().detach(), stretch);
   const std::span<const T> gradients = span_of<T>(state.flat->shard().grad(), stretch);
-  const auto buffer = [&](size_t i) { return span_of<T>(state.buffers[i], stretch); };
+  const auto buffer = [&](size_t i) { return span_of<Compute<T>>(state.buffers[i], stretch); };
   if (config_.kind == OptimizerKind::adamw) {
-    adamw(AdamWState<T>{parameters, gradients, buffer(0), buffer(1)},
+    adamw<T>(AdamWState<T>{parameters, gradients, buffer(0), buffer(1)},
           {lr, config_.beta1, config_.beta2, config_.eps, stretch.weight_decay, taken_steps_}, scaling);
   } else {
-    const std::span<T> momentum = state.buffers.empty() ? std::span<T>() : buffer(0);
-    sgd(SgdState<T>{parameters, gradients, momentum}, {lr, config_.momentum, stretch.weight_decay, taken_steps_ == 1},
+    const std::span<Compute<T>> momentum = state.buffers.empty() ? std::span<Compute<T>>() : buffer(0);
+    sgd<T>(SgdState<T>{parameters, gradients, momentum}, {lr, config_.momentum, stretch.weight_decay, taken_steps_ == 1},
         scaling);
   }
 }

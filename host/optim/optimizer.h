@@ -18,6 +18,7 @@ class Optimizer {
   Optimizer(Root& root, const OptimizerConfig& config);
 
   /// Updates every trainable shard from its reduced gradient, scaled as `scaling` says; gradients are left as they are.
+  /// State is kept in float32, or float64 for shards in it.
   void step(double lr, const DeferredScaling& scaling);
 
   int64_t taken_steps() const { return taken_steps_; }
@@ -28,8 +29,6 @@ class Optimizer {
     std::vector<at::Tensor> buffers;  // adamw: exp_avg, exp_avg_sq; sgd: momentum, if any
     std::vector<DecayStretch> stretches;
   };
-  template <class T>
-  void step_one(State& state, double lr, const DeferredScaling& scaling);
   template <class T>
   void step_stretch(State& state, const DecayStretch& stretch, double lr, const DeferredScaling& scaling);
 

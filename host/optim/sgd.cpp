@@ -1,33 +1,30 @@
 #include "optim/sgd.h"
 
 namespace mantissa {
-namespace {
 
 template <class T>
-void run(const SgdState<T>& state, const SgdStep& step, const DeferredScaling& scaling) {
-  const T lr = static_cast<T>(step.lr), momentum = static_cast<T>(step.momentum),
-          decay = static_cast<T>(step.weight_decay);
-  const ScalingIn<T> scale(scaling);
+void sgd(const SgdState<T>& state, const SgdStep& step, const DeferredScaling& scaling) {
+  using C = Compute<T>;
+  const C lr = static_cast<C>(step.lr), momentum = static_cast<C>(step.momentum),
+          decay = static_cast<C>(step.weight_decay);
   T* __restrict p = state.parameters.data();
   const T* __restrict g = state.gradients.data();
-  T* __restrict buffer = state.momentum.data();
-  for (size_t i = 0, n = state.parameters.size(); i < n; ++i) {
-    T direction = scale(g[i]) + decay * p[i];
-    if (momentum != 0) {
-      direction = step.first ? direction : momentum * buffer[i] + direction;
-      buffer[i] = direction;
+  C* __restrict buffer = state.momentum.data();
+  with_scaling<T>(scaling, [&](auto scale) {
+    for (size_t i = 0, n = state.parameters.size(); i < n; ++i) {
+      const C parameter = static_cast<C>(p[i]);
+      C direction = static_cast<C>(scale(g[i])) + decay * parameter;
+      if (momentum != 0) {
+        direction = step.first ? direction : momentum * buffer[i] + direction;
+        buffer[i] = direction;
+      }
+      p[i] = static_cast<T>(parameter - lr * direction);
     }
-    p[i] -= lr * direction;
-  }
+  });
 }
 
-}  // namespace
-
-void sgd(const SgdState<float>& state, const SgdStep& step, const DeferredScaling& scaling) {
-  run(state, step, scaling);
-}
-void sgd(const SgdState<double>& state, const SgdStep& step, const DeferredScaling& scaling) {
-  run(state, step, scaling);
-}
+#define MANTISSA_INSTANTIATE(T) template void sgd(const SgdState<T>&, const SgdStep&, const DeferredScaling&);
+MANTISSA_FOR_EACH_ELEMENT(MANTISSA_INSTANTIATE)
+#undef MANTISSA_INSTANTIATE
 
 }  // namespace mantissa

@@ -107,22 +107,31 @@ void Precision::read_plan(const mts_plan& plan) {
     throw PluginRefused("bad-plan", "plugin " + services_.plugin_id() + " asks for " + why);
   };
   formats_ = {scalar_type(plan.storage_dtype), scalar_type(plan.param_dtype), scalar_type(plan.reduce_dtype),
-              scalar_type(plan.buffer_dtype), scalar_type(plan.input_dtype)};
+              scalar_type(plan.buffer_dtype),  scalar_type(plan.input_dtype), scalar_type(plan.autocast_dtype),
+              plan.scales_loss != 0};
+  const auto named = [](const char* what, at::ScalarType dtype) {
+    return std::string(what) + " " + c10::toString(dtype);
+  };
   if (formats_.storage_dtype != at::kFloat && formats_.storage_dtype != at::kDouble) {
-    refuse(std::string("storage_dtype ") + c10::toString(formats_.storage_dtype) +
+    refuse(named("storage_dtype", formats_.storage_dtype) +
            "; shards and optimizer state are kept as Float or Double");
   }
   for (const auto& [what, dtype] : {std::pair{"param_dtype", formats_.param_dtype},
                                     {"reduce_dtype", formats_.reduce_dtype},
                                     {"buffer_dtype", formats_.buffer_dtype}}) {
-    const bool possible =
-        dtype == formats_.storage_dtype || (formats_.storage_dtype == at::kFloat && dtype == at::kBFloat16);
-    if (!possible)
-      refuse(std::string(what) + " " + c10::toString(dtype) + ", which does not go with storage_dtype " +
-             c10::toString(formats_.storage_dtype) + " in this version of the host");
+    if (dtype == at::ScalarType::Undefined || c10::elementSize(dtype) > c10::elementSize(formats_.storage_dtype))
+      refuse(named(what, dtype) + ", which is wider than " + named("storage_dtype", formats_.storage_dtype));
   }
-  if (plan.autocast_dtype != MTS_DTYPE_NONE) refuse("autocast, which this version of the host does not offer");
-  if (plan.scales_loss != 0) refuse("loss scaling, which this version of the host does not offer");
+  if (formats_.reduce_dtype == at::kHalf && !formats_.scales_loss)
+    refuse("reduce_dtype Half without loss scaling: gradients leave its range; use BFloat16 or Float");
+  if (formats_.autocast_dtype != at::ScalarType::Undefined) {
+    if (c10::elementSize(formats_.autocast_dtype) != 2)
+      refuse(named("autocast_dtype", formats_.autocast_dtype) + "; autocast is to BFloat16 or Half");
+    if (formats_.param_dtype != at::kFloat)
+      refuse("autocast with " + named("param_dtype", formats_.param_dtype) + "; autocast needs Float parameters");
+  }
+  if (plan.scales_loss != 0 && plan.scales_loss != 1)
+    refuse("scales_loss " + std::to_string(plan.scales_loss) + ", need 0 or 1");
 }
 
 void Precision::agree_on_formats(const mts_plan& plan, Exchange& exchange) {
@@ -153,9 +162,31 @@ mts_step Precision::step_of(const StepState& state) const {
   return step;
 }
 
-// No plan scales the loss yet (read_plan), so these two slots are not in use.
-double Precision::loss_scale(const StepState&) { return 1; }
-bool Precision::unscale(const StepState&) { return false; }
+double Precision::loss_scale(const StepState& state) {
+  if (!formats_.scales_loss || !MTS_HAS(mts_precision, &library_.table(), loss_scale)) return 1;
+  mts_step step = step_of(state);
+  step.loss_scale = std::numeric_limits<double>::quiet_NaN();  // not known yet
+  double scale = std::numeric_limits<double>::quiet_NaN();
+  call(Slot::loss_scale, [&] { return library_.table().loss_scale(context_, &step, &scale); });
+  if (!(scale > 0) || scale > std::numeric_limits<float>::max()) {
+    throw Error("plugin " + services_.plugin_id() + ": loss_scale returned " + short_text(scale, 9) +
+                ", need a number > 0 that float32 holds");
+  }
+  return scale;
+}
+
+bool Precision::unscale(const StepState& state) {
+  if (!formats_.scales_loss) return false;
+  if (!MTS_HAS(mts_precision, &library_.table(), unscale)) return gradients_->unscale(state.loss_scale);
+  const mts_step step = step_of(state);
+  int32_t found_inf = -1;
+  call(Slot::unscale, [&] { return library_.table().unscale(context_, &step, &found_inf); });
+  const std::string who = "plugin " + services_.plugin_id() + ": unscale ";
+  if (gradients_->awaits_unscale())
+    throw Error(who + "did not call unscale_grads; the gradients are still multiplied by the loss scale");
+  if (found_inf != 0 && found_inf != 1) throw Error(who + "did not set found_inf to 0 or 1");
+  return found_inf != 0;
+}
 
 double Precision::clip(const StepState& state, const ClipConfig& config, double norm) {
   const mts_step step = step_of(state);
@@ -173,7 +204,7 @@ double Precision::clip(const StepState& state, const ClipConfig& config, double 
                 short_text(clip.norm_type, 9) + ", is " + short_text(norm, 9));
   }
   if (clip.kind == MTS_CLIP_VALUE && gradients_->scaling().limit > clip.limit && std::isfinite(norm) &&
-      !gradients_->modified()) {
+      gradients_->norm_is_known()) {
     throw Error(who + "left the gradients unclamped, but [clip] asks for value = " + short_text(clip.limit, 9));
   }
   return norm;

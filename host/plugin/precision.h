@@ -14,10 +14,13 @@
 
 namespace mantissa {
 
-/// Number formats that a plugin asks for.
+/// What a plugin asks for in its plan.
 struct NumberFormats {
-  at::ScalarType storage_dtype = at::kFloat, param_dtype = at::kFloat, reduce_dtype = at::kFloat, buffer_dtype = at::kFloat;
-  at::ScalarType input_dtype = at::ScalarType::Undefined;  ///< Undefined: inputs are left
+  at::ScalarType storage_dtype = at::kFloat, param_dtype = at::kFloat, reduce_dtype = at::kFloat,
+                 buffer_dtype = at::kFloat;
+  at::ScalarType input_dtype = at::ScalarType::Undefined;     ///< of floating-point inputs; Undefined: left as they are
+  at::ScalarType autocast_dtype = at::ScalarType::Undefined;  ///< Undefined: no autocast
+  bool scales_loss = false;                                   ///< loss_scale and unscale are in use
 };
 
 class Precision {
@@ -36,7 +39,9 @@ class Precision {
   void attach(Root& root, Gradients& gradients);
 
   // The slots of one step, in this order. Each throws Error or Diverged if the slot fails on this rank.
+  /// A float32 > 0; 1 if the plan does not scale the loss.
   double loss_scale(const StepState& step);
+  /// Unscales the gradients, if their loss was scaled, and returns found_inf.
   bool unscale(const StepState& step);
   /// Returns the norm before clipping, checked against the host's own `norm`.
   double clip(const StepState& step, const ClipConfig& clip, double norm);

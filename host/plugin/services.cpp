@@ -31,6 +31,17 @@ void log_line(log::Level level, const std::string& text) {
   }
 }
 
+constexpr int32_t kCpu = 1;  // DLPack's device type
+
+mts_dtype dtype_of(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kDouble: return MTS_F64;
+    case at::kHalf: return MTS_F16;
+    case at::kBFloat16: return MTS_BF16;
+    default: return MTS_F32;
+  }
+}
+
 // Writes what both sides know of a struct, and says how much that was.
 template <class T>
 void fill(T* out, T filled) {
@@ -126,7 +137,7 @@ struct ServiceTable {
     filled.world_size = static_cast<uint32_t>(services.exchange_.transport().world_size());
     filled.num_params = services.parameters_.size();
     filled.num_elements = services.num_elements_;
-    filled.device_type = 1;
+    filled.device_type = kCpu;
     fill(out, filled);
     return MTS_OK;
   }
@@ -135,8 +146,7 @@ struct ServiceTable {
     HostServices& services = self(host);
     if (!services.is_mine(root)) return services.refuse(MTS_STALE, "param_info: not the handle that create was given");
     if (param >= services.parameters_.size())
-      return services.refuse(MTS_INVALID, "param_info: no parameter " + std::to_string(param) + ", there are " +
-                                              std::to_string(services.parameters_.size()));
+      return services.refuse(MTS_INVALID, services.no_parameter("param_info", param));
     if (out == nullptr || !MTS_KNOWS(mts_param_info, out, dims))
       return services.refuse(MTS_INVALID, "param_info: set the struct's header by MTS_HEADER first");
     const HostServices::ParameterView& view = services.parameters_[param];
@@ -169,14 +179,49 @@ struct ServiceTable {
     });
   }
 
-  static mts_status span(const mts_host* host, mts_root, uint64_t, mts_tensor_kind, mts_access, mts_span*) {
-    return self(host).refuse(MTS_UNSUPPORTED, "span is not offered by this version of the host");
+  // In clip: gradients, and parameters to read. In update: parameters.
+  static mts_status span(const mts_host* host, mts_root root, uint64_t param, mts_tensor_kind kind, mts_access access,
+                         mts_span* out) {
+    HostServices& services = self(host);
+    if (const auto closed = services.tensors_closed("span", root, kind, access)) return *closed;
+    if (param >= services.parameters_.size()) return services.refuse(MTS_INVALID, services.no_parameter("span", param));
+    if (out == nullptr || !MTS_KNOWS(mts_span, out, stream))
+      return services.refuse(MTS_INVALID, "span: set the struct's header by MTS_HEADER first");
+    return services.local([&] {
+      const at::Tensor piece = kind == MTS_GRAD ? services.gradients_->piece(param)
+                                                : parameter_piece(*services.sharded_, param);
+      if (kind == MTS_GRAD && access == MTS_WRITE) services.gradients_->written();
+      mts_span filled{};
+      filled.num_elements = static_cast<uint64_t>(piece.numel());
+      filled.data = piece.numel() == 0 ? nullptr : piece.data_ptr();
+      filled.dtype = dtype_of(piece.scalar_type());
+      filled.access = access;
+      filled.device_type = kCpu;
+      fill(out, filled);
+    });
   }
-  static mts_status param_norms(const mts_host* host, mts_root, mts_tensor_kind, double, double*, uint64_t) {
-    return self(host).refuse(MTS_UNSUPPORTED, "param_norms is not offered by this version of the host");
+
+  static mts_status param_norms(const mts_host* host, mts_root root, mts_tensor_kind kind, double norm_type,
+                                double* norms, uint64_t num_params) {
+    HostServices& services = self(host);
+    if (const auto closed = services.tensors_closed("param_norms", root, kind, MTS_READ)) return *closed;
+    if (num_params != services.parameters_.size()) {
+      return services.refuse(MTS_INVALID, "param_norms: num_params is " + std::to_string(num_params) + ", need " +
+                                              std::to_string(services.parameters_.size()));
+    }
+    if (norms == nullptr) return services.refuse(MTS_INVALID, "param_norms: norms is NULL");
+    return services.collective([&] {
+      const std::vector<double> all = kind == MTS_GRAD ? services.gradients_->norms(norm_type)
+                                                       : parameter_norms(*services.sharded_, norm_type);
+      std::copy(all.begin(), all.end(), norms);
+    });
   }
-  static mts_status unscale_grads(const mts_host* host, mts_root, double, int32_t*) {
-    return self(host).refuse(MTS_UNSUPPORTED, "unscale_grads is not offered by this version of the host");
+
+  static mts_status unscale_grads(const mts_host* host, mts_root root, double loss_scale, int32_t* found_inf) {
+    HostServices& services = self(host);
+    if (const auto closed = services.gradients_closed(root, Slot::unscale)) return *closed;
+    if (found_inf == nullptr) return services.refuse(MTS_INVALID, "unscale_grads: found_inf is NULL");
+    return services.collective([&] { *found_inf = services.gradients_->unscale(loss_scale) ? 1 : 0; });
   }
 
   static mts_status grad_norm(const mts_host* host, mts_root root, double norm_type, double* total_norm) {
@@ -197,17 +242,20 @@ struct ServiceTable {
   static mts_status clip_grad_value(const mts_host* host, mts_root root, double limit) {
     HostServices& services = self(host);
     if (const auto closed = services.gradients_closed(root, Slot::clip)) return *closed;
-    return services.local(&Gradients::clip_value, limit);
+    return services.local([&] { services.gradients_->clip_value(limit); });
   }
 
   static mts_status scale_grads(const mts_host* host, mts_root root, double factor) {
     HostServices& services = self(host);
     if (const auto closed = services.gradients_closed(root, Slot::clip)) return *closed;
-    return services.local(&Gradients::scale, factor);
+    return services.local([&] { services.gradients_->scale(factor); });
   }
 
-  static mts_status scale_each_grad(const mts_host* host, mts_root, const double*, uint64_t) {
-    return self(host).refuse(MTS_UNSUPPORTED, "scale_each_grad is not offered by this version of the host");
+  static mts_status scale_each_grad(const mts_host* host, mts_root root, const double* factors, uint64_t num_params) {
+    HostServices& services = self(host);
+    if (const auto closed = services.gradients_closed(root, Slot::clip)) return *closed;
+    if (factors == nullptr) return services.refuse(MTS_INVALID, "scale_each_grad: factors is NULL");
+    return services.local([&] { services.gradients_->scale_each({factors, static_cast<size_t>(num_params)}); });
   }
 
   static mts_host make(HostServices* services) {
@@ -252,16 +300,12 @@ HostServices::HostServices(std::string plugin_id, const ModulePlan& plan, Exchan
 }
 
 void HostServices::attach(Root& root, Gradients& gradients) {
+  sharded_ = &root;
   gradients_ = &gradients;
-  const ModulePlan& plan = root.plan();
-  std::vector<size_t> view_of(plan.parameters.size());
-  for (size_t i = 0; i < plan.trainable.size(); ++i) view_of[plan.trainable[i]] = i;
-  for (const FlatParameter* flat : root.trainable()) {
-    for (const Piece& piece : flat->pieces()) {
-      ParameterView& view = parameters_[view_of[flat->members()[piece.parameter].parameter]];
-      view.local_offset = static_cast<uint64_t>(piece.parameter_offset);
-      view.local_elements = static_cast<uint64_t>(piece.numel);
-    }
+  const std::vector<TrainablePiece>& pieces = root.trainable_pieces();
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    parameters_[i].local_offset = static_cast<uint64_t>(pieces[i].parameter_offset);
+    parameters_[i].local_elements = static_cast<uint64_t>(pieces[i].numel);
   }
 }
 
@@ -292,6 +336,29 @@ std::optional<mts_status> HostServices::gradients_closed(mts_root root, Slot slo
   return std::nullopt;
 }
 
+std::optional<mts_status> HostServices::tensors_closed(const std::string& service, mts_root root, mts_tensor_kind kind,
+                                                        mts_access access) {
+  if (!is_mine(root)) return refuse(MTS_STALE, service + ": not the handle that create was given");
+  if (kind != MTS_GRAD && kind != MTS_PARAM)
+    return refuse(MTS_UNSUPPORTED, service + ": unknown kind " + std::to_string(kind));
+  if (access != MTS_READ && access != MTS_WRITE)
+    return refuse(MTS_UNSUPPORTED, service + ": unknown access " + std::to_string(access));
+  const bool open = (slot_ == Slot::clip && (kind == MTS_GRAD || access == MTS_READ)) ||
+                    (slot_ == Slot::update && kind == MTS_PARAM);
+  if (open && sharded_ != nullptr) return std::nullopt;
+  return refuse(MTS_ORDER, service + (kind == MTS_GRAD     ? " of gradients"
+                                      : access == MTS_READ ? " of parameters"
+                                                           : " of parameters to write") +
+                               " called in " + name(slot_) + ", allowed in " +
+                               (kind == MTS_GRAD     ? "clip"
+                                : access == MTS_READ ? "clip and update"
+                                                     : "update"));
+}
+
+std::string HostServices::no_parameter(const std::string& service, uint64_t param) const {
+  return service + ": no parameter " + std::to_string(param) + ", there are " + std::to_string(parameters_.size());
+}
+
 template <class Body>
 mts_status HostServices::collective(Body body) {
   if (agreed_failure_) return MTS_COMM;
@@ -309,12 +376,17 @@ mts_status HostServices::collective(Body body) {
   }
 }
 
-mts_status HostServices::local(void (Gradients::*service)(double), double argument) {
+template <class Body>
+mts_status HostServices::local(Body body) {
   try {
-    (gradients_->*service)(argument);
+    body();
     return MTS_OK;
   } catch (const UsageError& error) {
     return refuse(MTS_INVALID, error.what());
+  } catch (const OrderError& error) {
+    return refuse(MTS_ORDER, error.what());
+  } catch (const std::bad_alloc&) {
+    return refuse(MTS_NO_MEMORY, "out of memory");
   } catch (const std::exception& error) {
     return refuse(MTS_INTERNAL, error.what());
   }

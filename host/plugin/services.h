@@ -54,9 +54,13 @@ class HostServices {
   mts_status refuse(mts_status status, const std::string& why);  ///< remembered
   bool is_mine(mts_root root) const { return root.index == root_.index && root.generation == root_.generation; }
   std::optional<mts_status> gradients_closed(mts_root root, Slot slot);
+  std::optional<mts_status> tensors_closed(const std::string& service, mts_root root, mts_tensor_kind kind,
+                                           mts_access access);
+  std::string no_parameter(const std::string& service, uint64_t param) const;
   template <class Body>
   mts_status collective(Body body);
-  mts_status local(void (Gradients::*service)(double), double argument);
+  template <class Body>
+  mts_status local(Body body);
 
   std::string plugin_id_;
   Exchange& exchange_;
@@ -65,6 +69,7 @@ class HostServices {
   uint64_t num_elements_ = 0;
   mts_root root_{1, 1};
   mts_host table_{};
+  Root* sharded_ = nullptr;
   Gradients* gradients_ = nullptr;
   Slot slot_ = Slot::none;
   mts_status sticky_ = MTS_OK;

@@ -3,13 +3,12 @@
 #include <cstdint>
 
 #include "data/dataset.h"
-#include "fsdp/root.h"
-#include "model/model.h"
+#include "train/forward.h"
 
 namespace mantissa {
 
 /// [all ranks] Nats per target, the mean over all held-out rows of `data`; every rank makes the same number of forwards
 /// of `rows_per_rank` rows, as each is a collective. At least one row is held out.
-double evaluate(Root& root, Model& model, const Dataset& data, int64_t rows_per_rank);
+double evaluate(const Forward& forward, const Dataset& data, int64_t rows_per_rank);
 
 }  // namespace mantissa

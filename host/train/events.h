@@ -56,11 +56,15 @@ struct RunStarted {
 struct StepSkipped {
   int64_t step = 0;
   std::string reason;  ///< "found_inf", "grad_norm is nan", "plugin"
-  double grad_norm = 0, loss_scale = 1;
+  double grad_norm = 0;   ///< unscaled
+  double loss_scale = 1;  ///< that multiplied the loss of this step
+  std::optional<double> loss_scale_after;  ///< of the next step; none after the last one
 };
 
 struct RunFinished {
-  int64_t steps = 0, skipped = 0;  ///< steps made, and how many of them were skipped
+  int64_t steps = 0, skipped = 0;    ///< steps made, and how many of them were skipped
+  std::optional<double> loss_scale;  ///< of the last step; none without loss scaling
+  int64_t scale_grown = 0;           ///< how often the loss scale went up
   double seconds = 0;              ///< wall time from the first step to the last, evaluation included
   double tokens_per_s = 0;         ///< over all training steps, all ranks, without evaluation
   double train_loss = 0;           ///< of the last step, nats

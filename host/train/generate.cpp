@@ -7,7 +7,6 @@
 #include <ATen/ops/from_blob.h>
 
 #include "data/sampler.h"
-#include "train/forward.h"
 
 namespace mantissa {
 namespace {
@@ -35,7 +34,7 @@ double uniform(uint64_t seed, uint64_t position) {
 
 }  // namespace
 
-std::string generate_text(Root& root, Model& model, const SampleConfig& sample, int64_t context) {
+std::string generate_text(const Forward& forward, const SampleConfig& sample, int64_t context) {
   const at::NoGradGuard no_grad;
   std::string text = sample.prompt.empty() ? "\n" : sample.prompt;
   for (int64_t i = 0; i < sample.length; ++i) {
@@ -43,7 +42,7 @@ std::string generate_text(Root& root, Model& model, const SampleConfig& sample, 
     std::vector<int64_t> window;
     for (size_t k = text.size() - seen; k < text.size(); ++k) window.push_back(static_cast<uint8_t>(text[k]));
     const at::Tensor input = at::from_blob(window.data(), {1, static_cast<int64_t>(seen)}, at::kLong);
-    const at::Tensor last = forward(root, model, input)[0][static_cast<int64_t>(seen) - 1].to(at::kFloat).contiguous();
+    const at::Tensor last = forward(input)[0][static_cast<int64_t>(seen) - 1].to(at::kFloat).contiguous();
     const std::span<const float> logits(last.const_data_ptr<float>(), static_cast<size_t>(last.numel()));
     text.push_back(static_cast<char>(draw(logits, sample.temperature, uniform(sample.seed, static_cast<uint64_t>(i)))));
   }

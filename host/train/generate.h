@@ -3,13 +3,12 @@
 #include <string>
 
 #include "config/config.h"
-#include "fsdp/root.h"
-#include "model/model.h"
+#include "train/forward.h"
 
 namespace mantissa {
 
 /// [all ranks] Continues the prompt by sample.length bytes, one forward a byte over at most `context` bytes. Every rank
 /// computes the same text; rank 0's counts. Returns the prompt and what follows; not always valid UTF-8.
-std::string generate_text(Root& root, Model& model, const SampleConfig& sample, int64_t context);
+std::string generate_text(const Forward& forward, const SampleConfig& sample, int64_t context);
 
 }  // namespace mantissa

@@ -12,6 +12,7 @@ inline ShardOptions shard_options(const FsdpConfig& config, const NumberFormats&
   options.storage_dtype = formats.storage_dtype;
   options.param_dtype = formats.param_dtype;
   options.reduce_dtype = formats.reduce_dtype;
+  options.buffer_dtype = formats.buffer_dtype;
   options.reshard_after_forward = config.reshard_after_forward;
   options.reduce_every_microbatch = config.reduce_every_microbatch;
   return options;

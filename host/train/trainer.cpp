@@ -15,7 +15,6 @@
 #include "optim/schedule.h"
 #include "train/describe.h"
 #include "train/evaluate.h"
-#include "train/forward.h"
 #include "train/generate.h"
 #include "train/open_data.h"
 #include "train/shard_options.h"
@@ -53,6 +52,7 @@ Trainer::Trainer(const Config& config, const std::filesystem::path& plugin_file,
 
   root_ = Root::shard(model_->module(), plan, world_, shard_options(config_.fsdp, precision_->formats()));
   root_->set_norm_type(norm_type());
+  forward_.emplace(*root_, *model_, precision_->formats());
   gradients_.emplace(*root_);
   precision_->attach(*root_, *gradients_);
   optimizer_.emplace(*root_, config_.optimizer);
@@ -60,17 +60,21 @@ Trainer::Trainer(const Config& config, const std::filesystem::path& plugin_file,
 
 // ---- one step
 
-StepResult Trainer::step(bool logged) {
-  const Stopwatch stopwatch(phases_.step);
-  const double comm_before = root_->transport().seconds();
-  StepState state;
+void Trainer::begin_step() {
+  StepState& state = next_.emplace();
   state.index = static_cast<uint64_t>(step_);
   state.num_microbatches = static_cast<uint32_t>(config_.train.microbatches);
   state.learning_rate =
       learning_rate(config_.schedule, config_.optimizer.lr, optimizer_->taken_steps(), config_.run.steps);
+  exchange().attempt([&] { state.loss_scale = precision_->loss_scale(state); });  // a failure travels in the next one
+}
 
+StepResult Trainer::step(bool logged) {
+  const Stopwatch stopwatch(phases_.step);
+  const double comm_before = root_->transport().seconds();
+  if (!next_) begin_step();
+  StepState state = *std::exchange(next_, std::nullopt);
   Packet packet;
-  exchange().attempt([&] { state.loss_scale = precision_->loss_scale(state); });
   backward(state, packet);
   agree_after_backward(state, packet);
   StepResult result = agree_on_decision(state, logged);
@@ -92,7 +96,7 @@ StepResult Trainer::step(bool logged) {
   return result;
 }
 
-void Trainer::backward(StepState& state, Packet& packet) {
+void Trainer::backward(const StepState& state, Packet& packet) {
   const Share share{world_.rank(), world_.size()};
   root_->reset_call_hash();
   for (int64_t m = 0; m < config_.train.microbatches; ++m) {
@@ -102,7 +106,7 @@ void Trainer::backward(StepState& state, Packet& packet) {
     at::Tensor loss;
     {
       const Stopwatch stopwatch(phases_.forward);
-      loss = loss_sum(forward(*root_, *model_, tensors.inputs), tensors.targets);
+      loss = loss_sum((*forward_)(tensors.inputs), tensors.targets);
       packet.loss_sum += loss.item<double>();
       packet.loss_weight += static_cast<double>(batch.num_targets);
     }
@@ -119,21 +123,28 @@ void Trainer::agree_after_backward(StepState& state, Packet packet) {
   packet.set_norm(root_->partial_norm());
   const Agreed agreed = exchange().agree(Operation::backward, packet);
   state.loss = agreed.loss_sum / agreed.loss_weight;
-  gradients_->begin_step(agreed.norm);
+  if (precision_->formats().scales_loss) {
+    gradients_->begin_scaled_step(agreed.norm, state.loss_scale);
+  } else {
+    gradients_->begin_step(agreed.norm);
+  }
 }
 
 // unscale, clip, decide: what fails on one rank travels with the decision.
 StepResult Trainer::agree_on_decision(StepState& state, bool logged) {
   StepResult result;
   Packet packet;
-  const double norm = gradients_->norm(norm_type());  // known since the exchange: nothing is sent
-  bool measured = false;
+  double norm = 0;
   exchange().attempt([&] {
     state.found_inf = precision_->unscale(state);
+    norm = gradients_->norm(norm_type());  // known since the exchange: nothing is sent
     state.total_norm = precision_->clip(state, config_.clip, norm);
-    const bool clamped = gradients_->scaling().limit != std::numeric_limits<double>::infinity();
-    measured = gradients_->modified() || (clamped && (logged || config_.clip.kind == ClipKind::norm));
-    if (measured) packet.set_norm(gradients_->partial_norm_scaled(norm_type()));
+    const bool clamps = gradients_->scaling().clamps();
+    const bool look =
+        !gradients_->norm_is_known() || (clamps && (logged || config_.clip.kind == ClipKind::norm));
+    if (look || !clamps) packet.set_norm(gradients_->partial_norm_scaled(norm_type()));
+    packet.norm_measured = look ? 1 : 0;
+    packet.found_inf = state.found_inf ? 1 : 0;
     packet.decision = static_cast<int32_t>(precision_->decide(state));
     packet.requests = requested_stops();
   });
@@ -141,6 +152,7 @@ StepResult Trainer::agree_on_decision(StepState& state, bool logged) {
   packet.peak_memory = peak_memory();
   const Agreed agreed = exchange().agree(Operation::decide, packet);
   state.decision = static_cast<Decision>(agreed.decision);
+  state.found_inf = agreed.found_inf;
   if (!state.found_inf && config_.clip.error_if_nonfinite && !std::isfinite(norm)) diverge(state);
   if (state.decision == Decision::abort) {
     const std::string reason = precision_->abort_reason();
@@ -148,8 +160,8 @@ StepResult Trainer::agree_on_decision(StepState& state, bool logged) {
                    (reason.empty() ? "" : ": " + reason));
   }
   result.state = state;
-  result.clip_coef = gradients_->scaling().factor;
-  result.grad_norm_clipped = measured ? agreed.norm.value() : gradients_->norm_scaled();
+  result.clip_coef = gradients_->factor();
+  result.grad_norm_clipped = agreed.norm_measured ? agreed.norm.value() : gradients_->norm_scaled();
   result.peak_memory = agreed.peak_memory;
   result.requests = agreed.requests;
   return result;
@@ -157,9 +169,14 @@ StepResult Trainer::agree_on_decision(StepState& state, bool logged) {
 
 void Trainer::check_clipped(const StepResult& result) const {
   const double norm = result.grad_norm_clipped;
+  const std::string who = "step " + std::to_string(step_) + ": plugin " + precision_->identity().id;
+  const bool known = gradients_->norm_is_known() && !gradients_->scaling().clamps();
+  if (result.state.decision == Decision::step && known && !std::isfinite(norm)) {
+    throw Error(who + " decided to take the step, but the gradients' norm is " + short_text(norm, 6) +
+                "; such a step would spoil the parameters: skip it");
+  }
   if (config_.clip.kind != ClipKind::norm || !std::isfinite(norm) || norm <= config_.clip.limit * (1 + 1e-6)) return;
-  throw Error("step " + std::to_string(step_) + ": plugin " + precision_->identity().id +
-              " clipped less than [clip] asks: the gradients' norm is " + short_text(norm, 6) +
+  throw Error(who + " clipped less than [clip] asks: the gradients' norm is " + short_text(norm, 6) +
               " after clipping, need at most max_norm = " + short_text(config_.clip.limit, 6) +
               "; use another plugin, or leave out [clip]");
 }
@@ -169,7 +186,8 @@ void Trainer::diverge(const StepState& state) {
   const std::vector<NonfiniteParameter> found = gradients_->nonfinite_parameters();
   std::string holders;
   for (size_t i = 0; i < std::min(found.size(), kNamed); ++i) {
-    holders += (holders.empty() ? "" : ", ") + found[i].name + " (" + std::to_string(found[i].count) + ")";
+    holders += (holders.empty() ? "" : ", ") + found[i].name + " (" + std::to_string(found[i].count) +
+               (found[i].count == 1 ? " at index " : ", first at index ") + std::to_string(found[i].first) + ")";
   }
   if (found.size() > kNamed) holders += " and " + std::to_string(found.size() - kNamed) + " more parameters";
   const std::string what =
@@ -189,11 +207,13 @@ void Trainer::skip(StepResult& result) {
                        : std::isfinite(result.state.total_norm)
                            ? "plugin"
                            : "grad_norm is " + short_text(result.state.total_norm, 6);
-  if (consecutive_skips_ >= config_.train.max_consecutive_skips) {
-    throw Diverged("step " + std::to_string(step_) + ": " + std::to_string(consecutive_skips_) +
-                   " steps in a row were skipped (" + result.skip_reason +
-                   "), as many as train.max_consecutive_skips allows");
-  }
+}
+
+void Trainer::check_skips(const StepResult& result) const {
+  if (consecutive_skips_ < config_.train.max_consecutive_skips) return;
+  throw Diverged("step " + std::to_string(result.state.index) + ": " + std::to_string(consecutive_skips_) +
+                 (consecutive_skips_ == 1 ? " step was" : " steps in a row were") + " skipped (" + result.skip_reason +
+                 "), as many as train.max_consecutive_skips allows");
 }
 
 // ---- the loop
@@ -205,20 +225,20 @@ RunFinished Trainer::run(EventListener& listener, const std::filesystem::path& f
   while (step_ < config_.run.steps && requests == 0) {
     const Phases::Duration before = phases_.step;
     const StepResult result = step(is_logged(step_));
+    if (step_ < config_.run.steps && result.requests == 0) begin_step();
     listener.ticked({static_cast<int64_t>(result.state.index), result.state.loss, result.state.total_norm,
                      (phases_.step - before).count(), evaluations_from(step_ - 1)});
-    if (!result.skip_reason.empty()) {
-      listener.skipped({static_cast<int64_t>(result.state.index), result.skip_reason, result.state.total_norm,
-                        result.state.loss_scale});
-    }
-    log_step(result, listener);
+    tell(result, listener);
+    check_skips(result);
     requests = result.requests;
     last_loss_ = result.state.loss;
+    if (precision_->formats().scales_loss) finished.loss_scale = result.state.loss_scale;
     finished.memory_mb = result.peak_memory / 1e6;
   }
   exchange().agree(Operation::finish);  // what the last update failed with
   finished.steps = step_;
   finished.skipped = skipped_;
+  finished.scale_grown = scale_grown_;
   finished.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   all_phases_.step += phases_.step;  // of steps after the last row
   finished.tokens_per_s = static_cast<double>(step_) * targets_per_step() / all_phases_.step.count();
@@ -231,9 +251,21 @@ RunFinished Trainer::run(EventListener& listener, const std::filesystem::path& f
   finished.val_bits_per_byte = bits_per_byte();
   finished.weights = folder / "weights.safetensors";
   save_weights(*root_, finished.weights);
-  if (config_.sample) finished.sample = generate_text(*root_, *model_, *config_.sample, config_.model.context);
+  if (config_.sample) finished.sample = generate_text(*forward_, *config_.sample, config_.model.context);
   exchange().agree(Operation::finish);  // nobody leaves while others still gather
   return finished;
+}
+
+// What a step came to. The next one has begun, so that a new loss scale is known.
+void Trainer::tell(const StepResult& result, EventListener& listener) {
+  const double scale = result.state.loss_scale;
+  const std::optional<double> scale_after = next_ ? std::optional(next_->loss_scale) : std::nullopt;
+  if (!result.skip_reason.empty()) {
+    listener.skipped({static_cast<int64_t>(result.state.index), result.skip_reason, result.state.total_norm, scale,
+                      scale_after});
+  }
+  if (scale_after && *scale_after > scale) ++scale_grown_;
+  log_step(result, listener);
 }
 
 bool Trainer::is_logged(int64_t step) const {
@@ -278,7 +310,7 @@ void Trainer::log_step(const StepResult& result, EventListener& listener) {
   phases_ = {};
 
   if (is_evaluated(step)) {
-    val_loss_ = evaluate(*root_, *model_, *data_, std::max<int64_t>(1, config_.train.batch / world_.size()));
+    val_loss_ = evaluate(*forward_, *data_, std::max<int64_t>(1, config_.train.batch / world_.size()));
     metrics.val_loss = val_loss_;
     metrics.val_bits_per_byte = bits_per_byte();
   }

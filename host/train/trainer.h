@@ -13,6 +13,7 @@
 #include "optim/optimizer.h"
 #include "plugin/precision.h"
 #include "train/events.h"
+#include "train/forward.h"
 #include "train/phases.h"
 
 namespace mantissa {
@@ -36,18 +37,23 @@ class Trainer {
   /// Returns how the run ended.
   RunFinished run(EventListener& listener, const std::filesystem::path& folder);
 
+  /// [all ranks] What is known of a step before its first micro-batch: the plugin names its loss scale. Nothing may come
+  /// between it and step(); step() calls it if nobody has.
+  void begin_step();
   /// [all ranks] One optimizer step, taken or skipped. `logged`: norms after clipping by value are wanted.
   StepResult step(bool logged);
 
   RunStarted describe(const std::filesystem::path& folder) const;
 
  private:
-  void backward(StepState& state, Packet& packet);
+  void backward(const StepState& state, Packet& packet);
   void agree_after_backward(StepState& state, Packet packet);
   StepResult agree_on_decision(StepState& state, bool logged);
   void check_clipped(const StepResult& result) const;
   [[noreturn]] void diverge(const StepState& state);
   void skip(StepResult& result);
+  void tell(const StepResult& result, EventListener& listener);
+  void check_skips(const StepResult& result) const;
   void log_step(const StepResult& result, EventListener& listener);
   bool is_last(int64_t step) const { return step + 1 == config_.run.steps; }
   bool is_logged(int64_t step) const;
@@ -67,10 +73,12 @@ class Trainer {
   std::unique_ptr<Model> model_;
   std::unique_ptr<Precision> precision_;
   std::shared_ptr<Root> root_;
+  std::optional<Forward> forward_;
   std::optional<Gradients> gradients_;
   std::optional<Optimizer> optimizer_;
 
-  int64_t step_ = 0, skipped_ = 0, consecutive_skips_ = 0;
+  int64_t step_ = 0, skipped_ = 0, consecutive_skips_ = 0, scale_grown_ = 0;
+  std::optional<StepState> next_;  // of begin_step
   Phases phases_, all_phases_;
   double last_loss_ = 0;
   std::optional<double> val_loss_;

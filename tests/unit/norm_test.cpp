@@ -111,7 +111,7 @@ TEST(ReduceKernel, SumOfRanks_ScaledAddedAndMeasured) {
   const std::vector<const float*> parts{a.data(), b.data(), c.data()};
   for (const bool accumulate : {false, true}) {
     for (size_t i = 0; i < kSize; ++i) want[i] = (accumulate ? into[i] : 0.0f) + 0.25f * (a[i] + b[i] + c[i]);
-    const PartialNorm norm = reduce_and_measure(std::span<float>(into), parts, {0.25, accumulate, 2});
+    const PartialNorm norm = reduce_and_measure<float, float>(std::span<float>(into), parts, {0.25, accumulate, 2});
     EXPECT_EQ(into, want);
     EXPECT_NEAR(norm.value(), measure(want, 2).value(), 1e-12 * norm.value());
   }
@@ -120,7 +120,7 @@ TEST(ReduceKernel, SumOfRanks_ScaledAddedAndMeasured) {
 TEST(ReduceKernel, OneRankOneBit_IsKept) {
   const std::vector<double> part{0.1, -0.0, 5e-324};
   std::vector<double> into(3, 7.0);
-  reduce_and_measure(std::span<double>(into), std::vector<const double*>{part.data()}, {1, false, 2});
+  reduce_and_measure<double, double>(std::span<double>(into), std::vector<const double*>{part.data()}, {1, false, 2});
   EXPECT_EQ(into, part);
 }
 

@@ -33,10 +33,12 @@ enum class Sharding {
 
 struct ShardOptions {
   Sharding sharding = Sharding::full;
-  at::ScalarType storage_dtype =
-      at::ScalarType::Undefined;  ///< shards, reduced gradients; kFloat or kDouble; Undefined: the parameters' own
-  at::ScalarType param_dtype = at::ScalarType::Undefined;   ///< gather and compute; Undefined: as storage_dtype
-  at::ScalarType reduce_dtype = at::ScalarType::Undefined;  ///< gradients on the wire; Undefined: as storage_dtype
+  // Number formats: kDouble, kFloat, kBFloat16 or kHalf.
+  at::ScalarType storage_dtype = at::ScalarType::Undefined;  ///< shards, reduced gradients; Undefined: the parameters'
+                                                             ///< own. In 16 bits small updates are lost
+  at::ScalarType param_dtype = at::ScalarType::Undefined;    ///< gather and compute; Undefined: as storage_dtype
+  at::ScalarType reduce_dtype = at::ScalarType::Undefined;   ///< gradients on the wire; Undefined: as storage_dtype
+  at::ScalarType buffer_dtype = at::ScalarType::Undefined;   ///< floating-point buffers; Undefined: left as they are
   bool reshard_after_forward = true;                        ///< false: a unit stays gathered until its backward
   bool reduce_every_microbatch = true;                      ///< false: only at the last one; costs a full gradient
   std::vector<std::string> replicate;                       ///< names of units that stay whole on every rank
