@@ -56,7 +56,7 @@ class C10dTransport final : public Transport {
     at::DataPtr memory =
         c10::GetAllocator(at::kCPU)->allocate(static_cast<size_t>(unit.layout.padded) * mine.element_size());
     at::Tensor full = at::from_blob(memory.get(), {unit.layout.padded}, mine.options());
-    if (unit.layout.replicated) {
+    if (is_whole(unit)) {
       full.copy_(mine);
     } else {
       at::Tensor input = mine;
@@ -137,9 +137,11 @@ class C10dTransport final : public Transport {
     return at::zeros({shard_size(layout, world_size())}, layout.storage_dtype);
   }
 
+  bool is_whole(const Unit& unit) const { return unit.layout.replicated || world_size() == 1; }
+
   // Where this rank holds all of it in the right type, the shard is the parameter: nothing to gather, nothing to copy.
   bool is_shard_itself(const Unit& unit, at::ScalarType dtype) const {
-    return (unit.layout.replicated || world_size() == 1) && dtype == unit.layout.storage_dtype;
+    return is_whole(unit) && dtype == unit.layout.storage_dtype;
   }
 
   template <class Issue>

@@ -2,13 +2,13 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
 
 #include "mantissa/unit.h"
+#include "model/attention.h"
 
 namespace mantissa {
 namespace {
@@ -38,8 +38,7 @@ struct BlockImpl : nn::Module {
     const auto by_head = [&](const at::Tensor& t) {
       return t.view({rows, context, heads, width / heads}).transpose(1, 2);
     };
-    const at::Tensor y = at::scaled_dot_product_attention(by_head(parts[0]), by_head(parts[1]), by_head(parts[2]), {},
-                                                          0.0, /*is_causal=*/true);
+    const at::Tensor y = causal_attention(by_head(parts[0]), by_head(parts[1]), by_head(parts[2]));
     return y.transpose(1, 2).reshape({rows, context, width});
   }
 

@@ -42,6 +42,12 @@ Optimizer::Optimizer(Root& root, const OptimizerConfig& config) : config_(config
   }
 }
 
+std::vector<at::Tensor> Optimizer::buffers() const {
+  std::vector<at::Tensor> all;
+  for (const State& state : states_) all.insert(all.end(), state.buffers.begin(), state.buffers.end());
+  return all;
+}
+
 void Optimizer::step(double lr, const DeferredScaling& scaling) {
   const at::NoGradGuard no_grad;
   ++taken_steps_;

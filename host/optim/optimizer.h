@@ -22,6 +22,8 @@ class Optimizer {
   void step(double lr, const DeferredScaling& scaling);
 
   int64_t taken_steps() const { return taken_steps_; }
+  /// What the optimizer keeps for each element of each shard, in the order of Root::trainable.
+  std::vector<at::Tensor> buffers() const;
 
  private:
   struct State {

@@ -48,6 +48,9 @@ class Precision {
   Decision decide(const StepState& step);
   void update(const StepState& step);
 
+  /// What the plugin reported by metric() in the slots since the last call, by "id.key".
+  Metrics take_metrics() { return services_.take_metrics(); }
+
   /// What the plugin said when it asked to abort; empty if nothing.
   const std::string& abort_reason() const { return abort_reason_; }
 

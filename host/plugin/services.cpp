@@ -122,7 +122,18 @@ struct ServiceTable {
     return MTS_ABSENT;
   }
 
-  static void metric(const mts_host*, const char*, double) {}
+  static void metric(const mts_host* host, const char* key, double value) {
+    HostServices& services = self(host);
+    const std::string text = text_of(key);
+    const bool legal = !text.empty() && text.size() <= 64 &&
+                       text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.") == std::string::npos;
+    if (legal) {
+      services.metrics_[services.plugin_id_ + "." + text] = value;
+    } else {
+      const std::string who = "plugin " + services.plugin_id_ + ": metric \"" + text + "\"";
+      log::warning_about(who, who + " is left out: need 1 to 64 characters of a to z, 0 to 9, _ and .");
+    }
+  }
   static mts_status put_state(const mts_host*, const void*, uint64_t) { return MTS_UNSUPPORTED; }
   static mts_status put_fact(const mts_host*, const char*, double) { return MTS_UNSUPPORTED; }
   static mts_status get_fact(const mts_host*, const char*, double*) { return MTS_UNSUPPORTED; }

@@ -4,8 +4,10 @@
 // slot has failed on every rank whatever it returns. After a failure that all ranks know, nothing is sent any more.
 #pragma once
 #include <exception>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fsdp/root.h"
@@ -20,6 +22,8 @@ enum class Slot { none, create, plan, loss_scale, unscale, clip, decide, update,
 const char* name(Slot slot);
 /// "MTS_INVALID" for MTS_INVALID; unknown values read as MTS_INTERNAL.
 const char* name(mts_status status);
+
+using Metrics = std::map<std::string, double>;
 
 class HostServices {
  public:
@@ -40,6 +44,8 @@ class HostServices {
   mts_status leave(mts_status returned);
   /// What the plugin said by fail(), or why a service failed; empty if nothing.
   const std::string& text() const { return text_; }
+  /// What the plugin reported by metric() since the last call, by "id.key".
+  Metrics take_metrics() { return std::exchange(metrics_, {}); }
 
  private:
   friend struct ServiceTable;
@@ -75,6 +81,7 @@ class HostServices {
   mts_status sticky_ = MTS_OK;
   std::exception_ptr agreed_failure_;
   std::string text_;
+  Metrics metrics_;
 };
 
 /// The exception that a failed slot becomes: Diverged for MTS_NONFINITE, Error otherwise.

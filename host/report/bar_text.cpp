@@ -51,7 +51,7 @@ std::string bar(const BarNumbers& numbers, const BarStyle& style, int columns) {
 
 // Fields in the order in which they stand; an empty one is not shown. Padded, so that the bar does not jump.
 struct Fields {
-  std::string count, loss, norm, speed, left;
+  std::string count, loss, norm, skipped, speed, left;
 };
 
 Fields fields_of(const BarNumbers& numbers) {
@@ -60,6 +60,7 @@ Fields fields_of(const BarNumbers& numbers) {
   fields.count = right(std::to_string(numbers.done), steps.size()) + "/" + steps;
   if (numbers.loss) fields.loss = "loss " + right(fixed_text(*numbers.loss, 4), 6);
   if (numbers.grad_norm) fields.norm = "norm " + right(short_text(*numbers.grad_norm, 3), 6);
+  if (numbers.skipped > 0) fields.skipped = grouped(numbers.skipped) + " skipped";
   if (numbers.tokens_per_s) fields.speed = right(grouped(*numbers.tokens_per_s), 6) + " " + numbers.token_word + "s/s";
   if (numbers.seconds_left) fields.left = right(clock_text(*numbers.seconds_left), 5) + " left";
   return fields;
@@ -80,12 +81,12 @@ std::string bar_text(const BarNumbers& numbers, const BarStyle& style) {
   fit(fields.loss);
   const bool has_bar = room >= gap + kSmallestBar;
   if (has_bar) room -= gap + kSmallestBar;
-  for (std::string* field : {&fields.left, &fields.norm, &fields.speed}) fit(*field);
+  for (std::string* field : {&fields.left, &fields.skipped, &fields.norm, &fields.speed}) fit(*field);
 
   std::string text = fields.count;
   const std::string between(static_cast<size_t>(gap), ' ');
   if (has_bar) text += between + bar(numbers, style, std::min(kSmallestBar + room, kLargestBar));
-  for (const std::string* field : {&fields.loss, &fields.norm, &fields.speed, &fields.left}) {
+  for (const std::string* field : {&fields.loss, &fields.norm, &fields.skipped, &fields.speed, &fields.left}) {
     if (!field->empty()) text += between + *field;
   }
   return text;

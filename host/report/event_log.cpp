@@ -42,6 +42,7 @@ void EventLog::skipped(const StepSkipped& skip) {
   event["reason"] = skip.reason;
   event["grad_norm"] = number(skip.grad_norm);
   event["loss_scale"] = number(skip.loss_scale);
+  if (skip.loss_scale_after) event["loss_scale_after"] = number(*skip.loss_scale_after);
   file_.append(text_of(event));
 }
 
@@ -51,6 +52,11 @@ void EventLog::finished(const RunFinished& run) {
   if (!run.stopped_by.empty()) event["stopped_by"] = run.stopped_by;
   event["steps"] = run.steps;
   event["skipped"] = run.skipped;
+  if (run.loss_scale) {
+    event["loss_scale"] = number(*run.loss_scale);
+    event["loss_scale_raised"] = run.scale_raised;
+    event["loss_scale_lowered"] = run.scale_lowered;
+  }
   event["seconds"] = number(run.seconds);
   event["train_loss"] = number(run.train_loss);
   if (run.val_loss) event["val_loss"] = number(*run.val_loss);

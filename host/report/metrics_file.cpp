@@ -26,8 +26,8 @@ class Row {
 }  // namespace
 
 std::string metrics_row(const StepMetrics& metrics) {
-  return Row()
-      .add("step", metrics.step)
+  Row row;
+  row.add("step", metrics.step)
       .add("loss", metrics.loss)
       .add("grad_norm", metrics.grad_norm)
       .add("grad_norm_clipped", metrics.grad_norm_clipped)
@@ -43,8 +43,9 @@ std::string metrics_row(const StepMetrics& metrics) {
       .add("optimizer_ms", metrics.optimizer_ms)
       .add("memory_mb", metrics.memory_mb)
       .add("val_loss", metrics.val_loss)
-      .add("val_bits_per_byte", metrics.val_bits_per_byte)
-      .text();
+      .add("val_bits_per_byte", metrics.val_bits_per_byte);
+  for (const auto& [key, value] : metrics.plugin_metrics) row.add(key.c_str(), value);
+  return row.text();
 }
 
 }  // namespace mantissa

@@ -1,6 +1,7 @@
 #include "report/progress.h"
 
 #include <algorithm>
+#include <cmath>
 #include <ostream>
 
 #include "base/number_text.h"
@@ -37,6 +38,14 @@ std::string ranks_text(const RunStarted& run) {
 }
 
 std::string model_text(const RunStarted& run) { return run.model + ", " + grouped(run.num_parameters) + " parameters"; }
+
+// All digits of a scale that is a power of two up to 2^53, and seven of others.
+std::string scale_text(double scale) {
+  return scale >= 1 && scale < 0x1p53 && scale == std::floor(scale) ? grouped(static_cast<int64_t>(scale))
+                                                                    : short_text(scale, 7);
+}
+
+std::string times_text(int64_t count) { return grouped(count) + (count == 1 ? " time" : " times"); }
 
 std::string plugin_text(const PluginIdentity& plugin) { return plugin.id + " " + plugin.version; }
 
@@ -115,7 +124,10 @@ void ProgressLines::evaluated(const StepMetrics& metrics) {
 void ProgressLines::skipped(const StepSkipped& skip) {
   skipped_step_ = skip.step;
   out_ << step_label(skip.step) << "  skipped: " << skip.reason << " (grad_norm " << short_text(skip.grad_norm, 4)
-       << ", loss_scale " << short_text(skip.loss_scale, 6) << ")" << std::endl;
+       << ", loss_scale " << scale_text(skip.loss_scale);
+  if (skip.loss_scale_after && *skip.loss_scale_after != skip.loss_scale)
+    out_ << " -> " << scale_text(*skip.loss_scale_after);
+  out_ << ")" << std::endl;
 }
 
 void ProgressLines::finished(const RunFinished& result) {
@@ -146,6 +158,11 @@ void ProgressLines::print_results(const RunFinished& result) {
     out_ << labelled("held-out", fixed_text(*result.val_bits_per_byte, 4) + " bits per byte" + nats);
   } else if (result.val_loss) {
     out_ << labelled("held-out", fixed_text(*result.val_loss, 4) + " nats");
+  }
+  if (result.loss_scale) {
+    out_ << labelled("loss scale", scale_text(*result.loss_scale) + " at the last step, raised " +
+                                       times_text(result.scale_raised) + ", lowered " +
+                                       times_text(result.scale_lowered));
   }
   out_ << labelled("speed", grouped(result.tokens_per_s) + " " + run_.token_word + "s/s")
        << labelled("memory", grouped(result.memory_mb) + " MB at most in a rank")

@@ -49,6 +49,7 @@ void ProgressBar::ticked(const StepTick& tick) {
   numbers_.done = tick.step + 1;
   numbers_.loss = tick.loss;
   numbers_.grad_norm = tick.grad_norm;
+  numbers_.skipped = tick.skipped_total;
   const std::optional<double> steps_per_s = pace_.steps_per_s();
   if (steps_per_s) numbers_.tokens_per_s = *steps_per_s * tokens_per_step_;
   if (numbers_.done == numbers_.steps || ticked_at_ - drawn_at_ >= kBetweenDraws) draw();

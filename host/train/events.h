@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -27,6 +28,7 @@ struct StepMetrics {
   double memory_mb = 0;                     ///< largest peak RSS of a rank, 10^6 bytes
   std::optional<double> val_loss;           ///< nats; in the row of its step
   std::optional<double> val_bits_per_byte;  ///< of a text only
+  std::map<std::string, double> plugin_metrics;  ///< what the plugin reported of this step, by "id.key"; rank 0's
 };
 
 /// Any optimizer step, logged or not. A handful of numbers that the step has anyway, for displays.
@@ -35,6 +37,7 @@ struct StepTick {
   double loss = 0, grad_norm = 0;  ///< as in StepMetrics
   double seconds = 0;              ///< that this step took on rank 0, without evaluation
   int64_t evaluations_left = 0;    ///< of this step and later ones
+  int64_t skipped_total = 0;       ///< steps skipped so far
 };
 
 struct RunStarted {
@@ -58,13 +61,13 @@ struct StepSkipped {
   std::string reason;  ///< "found_inf", "grad_norm is nan", "plugin"
   double grad_norm = 0;   ///< unscaled
   double loss_scale = 1;  ///< that multiplied the loss of this step
-  std::optional<double> loss_scale_after;  ///< of the next step; none after the last one
+  std::optional<double> loss_scale_after = std::nullopt;  ///< of the next step; none after the last one
 };
 
 struct RunFinished {
   int64_t steps = 0, skipped = 0;    ///< steps made, and how many of them were skipped
   std::optional<double> loss_scale;  ///< of the last step; none without loss scaling
-  int64_t scale_grown = 0;           ///< how often the loss scale went up
+  int64_t scale_raised = 0, scale_lowered = 0;  ///< how often the loss scale went up, and down
   double seconds = 0;              ///< wall time from the first step to the last, evaluation included
   double tokens_per_s = 0;         ///< over all training steps, all ranks, without evaluation
   double train_loss = 0;           ///< of the last step, nats

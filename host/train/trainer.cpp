@@ -88,6 +88,7 @@ StepResult Trainer::step(bool logged) {
     skip(result);
   }
   exchange().attempt([&] { precision_->update(result.state); });  // a failure travels in the next exchange
+  result.plugin_metrics = precision_->take_metrics();
   root_->publish();
   root_->clear_gradients();
   ++step_;
@@ -227,7 +228,7 @@ RunFinished Trainer::run(EventListener& listener, const std::filesystem::path& f
     const StepResult result = step(is_logged(step_));
     if (step_ < config_.run.steps && result.requests == 0) begin_step();
     listener.ticked({static_cast<int64_t>(result.state.index), result.state.loss, result.state.total_norm,
-                     (phases_.step - before).count(), evaluations_from(step_ - 1)});
+                     (phases_.step - before).count(), evaluations_from(step_ - 1), skipped_});
     tell(result, listener);
     check_skips(result);
     requests = result.requests;
@@ -238,7 +239,8 @@ RunFinished Trainer::run(EventListener& listener, const std::filesystem::path& f
   exchange().agree(Operation::finish);  // what the last update failed with
   finished.steps = step_;
   finished.skipped = skipped_;
-  finished.scale_grown = scale_grown_;
+  finished.scale_raised = scale_raised_;
+  finished.scale_lowered = scale_lowered_;
   finished.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   all_phases_.step += phases_.step;  // of steps after the last row
   finished.tokens_per_s = static_cast<double>(step_) * targets_per_step() / all_phases_.step.count();
@@ -264,7 +266,8 @@ void Trainer::tell(const StepResult& result, EventListener& listener) {
     listener.skipped({static_cast<int64_t>(result.state.index), result.skip_reason, result.state.total_norm, scale,
                       scale_after});
   }
-  if (scale_after && *scale_after > scale) ++scale_grown_;
+  if (scale_after && *scale_after > scale) ++scale_raised_;
+  if (scale_after && *scale_after < scale) ++scale_lowered_;
   log_step(result, listener);
 }
 
@@ -297,6 +300,7 @@ void Trainer::log_step(const StepResult& result, EventListener& listener) {
   metrics.skipped_total = skipped_;
   metrics.lr = result.state.learning_rate;
   metrics.memory_mb = result.peak_memory / 1e6;
+  metrics.plugin_metrics = result.plugin_metrics;
 
   const auto steps = static_cast<double>(phases_.steps);
   const auto mean_ms = [&](Phases::Duration total) { return total.count() * 1e3 / steps; };

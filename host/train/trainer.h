@@ -26,6 +26,7 @@ struct StepResult {
   double peak_memory = 0;   ///< largest of the ranks, bytes
   uint32_t requests = 0;    ///< Request bits of all ranks
   std::string skip_reason;  ///< empty if the step was taken
+  Metrics plugin_metrics;   ///< this rank's
 };
 
 class Trainer {
@@ -77,7 +78,7 @@ class Trainer {
   std::optional<Gradients> gradients_;
   std::optional<Optimizer> optimizer_;
 
-  int64_t step_ = 0, skipped_ = 0, consecutive_skips_ = 0, scale_grown_ = 0;
+  int64_t step_ = 0, skipped_ = 0, consecutive_skips_ = 0, scale_raised_ = 0, scale_lowered_ = 0;
   std::optional<StepState> next_;  // of begin_step
   Phases phases_, all_phases_;
   double last_loss_ = 0;

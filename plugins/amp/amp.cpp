@@ -49,7 +49,9 @@ class Amp final : public mts::Precision {
   double loss_scale(const mts_step&) override { return scaler_.scale(); }
 
   void update(const mts_step& step) override {
-    if (scales()) scaler_.update(step.found_inf != 0);
+    if (!scales()) return;
+    scaler_.update(step.found_inf != 0);
+    metric("growth_tracker", static_cast<double>(scaler_.state().tracker));
   }
 
   void save_state() override {

@@ -1,0 +1,16 @@
+// Causal self-attention, in the way that is fast for its number format on a CPU.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+namespace mantissa {
+
+/// softmax(q k^T / sqrt(size), causal) v, differentiable. q, k, v: [rows, heads, context, size], of one dtype; so the
+/// result.
+///
+/// In float32 and float64 this is LibTorch's scaled_dot_product_attention. In 16 bits the backward pass of that makes a
+/// oneDNN primitive for each tile, a third of a training step, so there it is matrix products over blocks of queries:
+/// no [context, context] matrix is kept, and blocks right of the diagonal are not computed. Products are rounded to 16
+/// bits, as by PyTorch's matmul; the softmax between them is in float32.
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
+
+}  // namespace mantissa
