@@ -16,9 +16,9 @@ namespace mantissa {
 double clip_coef(double max_norm, double total_norm);
 
 struct DeferredScaling {
-  double unscale = 1;                                      ///< 1 / loss_scale; finite, > 0
   double factor = 1;                                       ///< finite, >= 0
   double limit = std::numeric_limits<double>::infinity();  ///< >= 0
+  double unscale = 1;                                      ///< 1 / loss_scale; finite, > 0; comes before the others
 
   bool is_identity() const { return unscale == 1 && factor == 1 && !clamps(); }
   bool clamps() const { return limit != std::numeric_limits<double>::infinity(); }

@@ -31,8 +31,9 @@ DOCS = ROOT / "docs/performance.md"
 # An MLP has its place here once the program has such a model.
 SETTINGS = (sides.Setting(name="gpt", title="GPT 3.3 M, 16 rows", rows=16),
             sides.Setting(name="gpt-small-batch", title="GPT 3.3 M, 4 rows", rows=4))
-ALL_SIDES = ("mantissa", "fsdp2", "mantissa_ddp", "ddp")
-PAIRS = (("fsdp2", "mantissa"), ("ddp", "mantissa"), ("ddp", "mantissa_ddp"))
+ALL_SIDES = ("mantissa", "fsdp2", "mantissa_ddp", "ddp", "mantissa_bf16", "fsdp2_bf16")
+PAIRS = (("fsdp2", "mantissa"), ("ddp", "mantissa"), ("ddp", "mantissa_ddp"), ("mantissa", "mantissa_bf16"),
+         ("fsdp2_bf16", "mantissa_bf16"))
 
 
 class Unusable(Exception):

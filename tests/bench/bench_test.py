@@ -52,6 +52,13 @@ class Statistics(unittest.TestCase):
         with self.assertRaisesRegex(results.LossesDiffer, r"here, step 1: the loss of ours is 3\.0, .*peer is 3\.00003"):
             results.check_losses({"ours": ours, "peer": far}, "here")
 
+    def test_CheckLosses_OfASideInBfloat16_AllowTwoPercent(self):
+        ours = run_of([1, 1], [2.0, 3.0])
+        near, far = run_of([1, 1], [2.0, 3.05]), run_of([1, 1], [2.0, 3.07])
+        self.assertEqual(results.check_losses({"ours": ours, "ours_bf16": near}, "here"), 0)
+        with self.assertRaisesRegex(results.LossesDiffer, "need at most 0.02"):
+            results.check_losses({"ours": ours, "ours_bf16": far}, "here")
+
     def test_CheckLosses_NotFiniteOrOfAnotherLength_Refuse(self):
         for other in (run_of([1], [math.nan]), run_of([1], ["nan"]), run_of([1, 1])):
             with self.assertRaises(results.LossesDiffer):

@@ -162,8 +162,8 @@ def _toml(value):
 class Mantissa:
     """Our program, by `mantissa train --ranks N`; one row of metrics.jsonl a step."""
 
-    def __init__(self, key, title, sharding):
-        self.key, self.title, self.sharding = key, title, sharding
+    def __init__(self, key, title, sharding, param_dtype="float32"):
+        self.key, self.title, self.sharding, self.param_dtype = key, title, sharding, param_dtype
 
     def config(self, setting, job):
         return "\n".join([
@@ -174,6 +174,7 @@ class Mantissa:
             "[train]", f"batch = {setting.rows}",
             "[optimizer]", f"lr = {setting.lr!r}", f"weight_decay = {setting.weight_decay!r}",
             "[precision]", 'plugin = "fsdp_norm"',
+            "[precision.options]", f'param_dtype = "{self.param_dtype}"',
             "[clip]", f"max_norm = {setting.max_norm!r}",
             "[fsdp]", f'sharding = "{self.sharding}"',
             "[distributed]", "threads = 1",
@@ -200,15 +201,15 @@ class PyTorch:
     """PyTorch's own trainer, by the program of the parity tests; its ranks are started without torchrun, which would
     add its own start and memory."""
 
-    def __init__(self, key, title, implementation):
-        self.key, self.title, self.implementation = key, title, implementation
+    def __init__(self, key, title, implementation, param_dtype="float32"):
+        self.key, self.title, self.implementation, self.param_dtype = key, title, implementation, param_dtype
 
     def start(self, setting, job, more=()):
         command = [sys.executable, "-B", str(job.peer), "--impl", self.implementation, "--data", str(job.data),
                    "--steps", str(job.steps), "--layers", str(setting.layers), "--width", str(setting.width),
                    "--heads", str(setting.heads), "--ctx", str(setting.context), "--batch", str(setting.rows),
                    "--max-norm", repr(setting.max_norm), "--lr", repr(setting.lr),
-                   "--weight-decay", repr(setting.weight_decay), *more]
+                   "--weight-decay", repr(setting.weight_decay), "--param-dtype", self.param_dtype, *more]
         if job.weights.exists():
             command += ["--weights", str(job.weights)]
         common = {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()),
@@ -233,7 +234,9 @@ def _free_port():
 
 SIDES = {side.key: side for side in (Mantissa("mantissa", "Mantissa", "full"),
                                      Mantissa("mantissa_ddp", "Mantissa, unsharded", "none"),
-                                     PyTorch("fsdp2", "FSDP2", "fsdp2"), PyTorch("ddp", "DDP", "ddp"))}
+                                     PyTorch("fsdp2", "FSDP2", "fsdp2"), PyTorch("ddp", "DDP", "ddp"),
+                                     Mantissa("mantissa_bf16", "Mantissa, bfloat16", "full", "bfloat16"),
+                                     PyTorch("fsdp2_bf16", "FSDP2, bfloat16", "fsdp2", "bfloat16"))}
 
 
 def run(side, setting, job, with_memory=False):

@@ -107,6 +107,130 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"one_microbatch", 1, 3, "ShardingNone", "[fsdp]\nsharding = \"none\"\n"}),
     [](const auto& setting) { return setting.param.name; });
 
+// ---- other numerics: 50 steps
+
+struct OtherNumerics {
+  const char* golden;
+  const char* plugin;     // and its options
+  const char* optimizer;  // keys of [optimizer]
+  int microbatches;
+  const char* clip;
+  double limit;  // of loss and norm, relative
+};
+
+std::string config_of(const OtherNumerics& n, const std::string& fsdp) {
+  std::string text = gpt(n.microbatches, n.optimizer);
+  return "[run]\nname = \"parity\"\nsteps = 50\n" + text + "[precision]\nplugin = " + n.plugin + "\n[clip]\n" + n.clip +
+         "\n[log]\nevery = 1\n[fsdp]\nsharding = \"" + fsdp + "\"\n";
+}
+
+std::vector<json> rows_of_run(const std::string& config_text, int ranks) {
+  const test::TempFolder folder;
+  test::write_file(folder / "run.toml", config_text);
+  const test::ProgramResult result =
+      test::run_mantissa({"train", "run.toml", "--ranks", std::to_string(ranks)}, folder.path());
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  std::vector<json> rows;
+  for (const std::string& line : test::lines_of(test::read_file(test::run_folder(folder.path()) / "metrics.jsonl")))
+    rows.push_back(json::parse(line));
+  return rows;
+}
+
+json golden_of(const std::string& name) { return json::parse(test::read_file(kGolden / (name + ".json"))); }
+
+constexpr const char* kSmallRate = "lr = 3e-4\n";
+constexpr const char* kLargeRate = "lr = 3e-3\n";
+constexpr const char* kSgd = "kind = \"sgd\"\nlr = 0.1\nmomentum = 0.9\n";
+constexpr const char* kClipNorm = "max_norm = 0.5";
+constexpr const char* kClipValue = "value = 1e-3";
+
+const OtherNumerics kOther[] = {
+    {"gpt_float32", "\"fsdp_norm\"", kSgd, 2, kClipNorm, 1e-5},
+    {"gpt_value", "\"fsdp_value\"", kSmallRate, 2, kClipValue, 1e-5},
+    {"gpt_value", "\"amp\"", kSmallRate, 2, kClipValue, 2e-2},
+    {"gpt_double", "\"double\"", kSmallRate, 2, kClipNorm, 1e-12},
+    {"gpt_double_value", "\"double\"", kSgd, 1, kClipValue, 1e-12},
+    {"gpt_bfloat16", "\"fsdp_norm\"\n[precision.options]\nparam_dtype = \"bfloat16\"", kLargeRate, 1, kClipNorm, 2e-2},
+    {"gpt_amp", "\"amp\"", kLargeRate, 1, kClipNorm, 2e-2},
+};
+
+void PrintTo(const OtherNumerics& n, std::ostream* out) { *out << n.golden << " with " << n.plugin; }
+
+class ParityOfNumerics : public ::testing::TestWithParam<std::tuple<OtherNumerics, int>> {};
+
+TEST_P(ParityOfNumerics, FiftySteps_EqualPyTorch) {
+  const auto& [numerics, ranks] = GetParam();
+  const json golden = golden_of(numerics.golden);
+  for (const char* sharding : {"full", "none"}) {
+    const std::vector<json> rows = rows_of_run(config_of(numerics, sharding), ranks);
+    ASSERT_EQ(rows.size(), golden.size());
+    double loss_error = 0, norm_error = 0;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const auto error = [&](const char* key) {
+        const double want = golden[i].at(key).get<double>();
+        return std::fabs(rows[i].at(key).get<double>() - want) / std::fabs(want);
+      };
+      loss_error = std::max(loss_error, error("loss"));
+      norm_error = std::max(norm_error, error("grad_norm"));
+    }
+    std::printf("%s, %d ranks, sharding %s: loss %.2g, norm %.2g relative\n", numerics.golden, ranks, sharding,
+                loss_error, norm_error);
+    EXPECT_LE(loss_error, numerics.limit) << sharding;
+    // A norm in 16 bits follows the rounding of single products more closely than the loss does.
+    EXPECT_LE(norm_error, numerics.limit < 1e-4 ? numerics.limit : 4 * numerics.limit) << sharding;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Plugins, ParityOfNumerics,
+                         ::testing::Combine(::testing::ValuesIn(kOther), ::testing::Values(1, 2, 3, 4)));
+
+TEST(ParityOfNumerics, WeightsInFloat64_EqualPyTorch) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    const test::TempFolder folder;
+    test::write_file(folder / "run.toml", "[run]\nname = \"parity\"\nsteps = 50\n" + mlp(1, kSmallRate) +
+                                              "[precision]\nplugin = \"double\"\n[clip]\nmax_norm = 0.5\n");
+    const test::ProgramResult result =
+        test::run_mantissa({"train", "run.toml", "--ranks", std::to_string(ranks)}, folder.path());
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const SafetensorsFile got(test::run_folder(folder.path()) / "weights.safetensors"),
+        want(kGolden / "mlp_double.safetensors");
+    for (const SafetensorsEntry& entry : want.entries()) {
+      EXPECT_EQ(got.tensor(entry.name).scalar_type(), at::kDouble);
+      EXPECT_LT(test::largest_difference(got.tensor(entry.name), want.tensor(entry.name)), 1e-12) << entry.name;
+    }
+  }
+}
+
+// Skips and scales step by step, at the same number of ranks.
+void expect_scales_of_grad_scaler(const std::string& golden_name, int ranks, const std::string& sharding) {
+  const OtherNumerics amp{"",
+                          "\"amp\"\n[precision.options]\ndtype = \"float16\"\ninit_scale = 16777216.0\n"
+                          "growth_interval = 8",
+                          kLargeRate,
+                          1,
+                          kClipNorm,
+                          2e-2};
+  const json golden = golden_of(golden_name);
+  const std::vector<json> rows = rows_of_run(config_of(amp, sharding), ranks);
+  ASSERT_EQ(rows.size(), golden.size());
+  int64_t skipped = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const std::string step = golden_name + ", step " + std::to_string(i);
+    skipped += golden[i].at("skipped").get<bool>() ? 1 : 0;
+    EXPECT_EQ(rows[i].at("loss_scale").get<double>(), golden[i].at("scale").get<double>()) << step;
+    EXPECT_EQ(rows[i].at("skipped_total").get<int64_t>(), skipped) << step;
+    EXPECT_NEAR(rows[i].at("loss").get<double>(), golden[i].at("loss").get<double>(),
+                2e-2 * golden[i].at("loss").get<double>())
+        << step;
+  }
+}
+
+TEST(ParityOfNumerics, SkipsAndScalesInFloat16_EqualPyTorchsGradScaler) {
+  expect_scales_of_grad_scaler("gpt_amp_float16_1_rank", 1, "full");
+  expect_scales_of_grad_scaler("gpt_amp_float16", 2, "none");
+  expect_scales_of_grad_scaler("gpt_amp_float16", 2, "full");
+}
+
 // Two parameter groups, momentum, a classifier. Every combination of them is compared in tests/dist with LibTorch.
 TEST(ParityOfOptimizers, DecayOfMatricesAndMomentum_EqualPyTorchFsdp2) {
   expect_equal_to_pytorch("gpt_matrices", 3, config(gpt(2, kSgdMatrices), ""));

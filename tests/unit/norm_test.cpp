@@ -124,5 +124,64 @@ TEST(ReduceKernel, OneRankOneBit_IsKept) {
   EXPECT_EQ(into, part);
 }
 
+TEST(PartialNorm, Scaled_IsThatOfScaledElements) {
+  const std::vector<double> values{3, -4, 1e-3, 7e5};
+  for (const double p : {0.5, 1.0, 2.0, 3.0, 16.0, kInf}) {
+    for (const double factor : {0.25, 1.0 / 3, 1e-200, 1e200, 0.0}) {
+      std::vector<double> scaled = values;
+      for (double& x : scaled) x *= factor;
+      const double want = measure_norm(std::span<const double>(scaled), p).value();
+      const double got = measure_norm(std::span<const double>(values), p).scaled(factor).value();
+      EXPECT_NEAR(got, want, 1e-13 * want) << p << ", " << factor;
+    }
+  }
+}
+
+template <class T>
+void expect_norm_of_16_bits_is_exact() {
+  const std::vector<T> ones(5120, T(1.0f));  // Tensor::norm() on the CPU gives 256 for them
+  EXPECT_EQ(measure_norm(std::span<const T>(ones), 1).value(), 5120);
+  const std::vector<T> large(100, T(60000.0f));  // and infinity for these
+  EXPECT_DOUBLE_EQ(measure_norm(std::span<const T>(large), 2).value(), 10 * static_cast<double>(T(60000.0f)));
+  const std::vector<T> odd{T(1.0f), std::numeric_limits<T>::infinity(), std::numeric_limits<T>::quiet_NaN()};
+  const PartialNorm part = measure_norm(std::span<const T>(odd), 2);
+  EXPECT_TRUE(std::isnan(part.value()));
+  EXPECT_EQ(part.nonfinite, 2u);
+}
+
+TEST(PartialNorm, SixteenBits_AreExact) {
+  expect_norm_of_16_bits_is_exact<BFloat16>();
+  expect_norm_of_16_bits_is_exact<Half>();
+}
+
+// A mean is infinite only if it is: the sum of four numbers near the largest is not.
+TEST(ReduceKernel, SumThatLeavesItsType_GivesTheMean) {
+  const float largest = std::numeric_limits<float>::max();
+  const std::vector<float> part{largest, 1, std::numeric_limits<float>::infinity(), largest};
+  const std::vector<float> other{largest, 3, 1, -largest};
+  std::vector<float> into(4);
+  const std::vector<const float*> parts{part.data(), other.data(), part.data(), other.data()};
+  reduce_and_measure<float, float>(std::span<float>(into), parts, {0.25, false, 2});
+  EXPECT_EQ(into, (std::vector<float>{largest, 2, std::numeric_limits<float>::infinity(), 0}));
+  const std::vector<double> huge{std::numeric_limits<double>::max()};
+  std::vector<double> mean(1);
+  reduce_and_measure<double, double>(std::span<double>(mean), std::vector<const double*>{huge.data(), huge.data()},
+                                     {0.5, false, 2});
+  EXPECT_EQ(mean, huge);
+}
+
+// 1 + 2^-9 needs ten digits: bfloat16 on the wire loses the small one, once; float16 sums do not leave their range.
+TEST(ReduceKernel, NarrowWire_RoundsTheMeanOnce) {
+  const std::vector<BFloat16> one{BFloat16(1.0f)}, small{BFloat16(0x1p-9f)};
+  std::vector<float> into(1);
+  reduce_and_measure<float, BFloat16>(std::span<float>(into),
+                                      std::vector<const BFloat16*>{one.data(), small.data()}, {0.5, false, 2});
+  EXPECT_EQ(into[0], 0.5f);
+  const std::vector<Half> large{Half(60000.0f)};
+  reduce_and_measure<float, Half>(std::span<float>(into), std::vector<const Half*>{large.data(), large.data()},
+                                  {0.5, false, 2});
+  EXPECT_EQ(into[0], static_cast<float>(Half(60000.0f)));
+}
+
 }  // namespace
 }  // namespace mantissa

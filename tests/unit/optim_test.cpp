@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "optim/adamw.h"
@@ -63,6 +64,41 @@ TEST(AdamW, ScalingInThePass_EqualsScaledGradients) {
   EXPECT_EQ(five_steps_of_adamw<double>({0.25, std::numeric_limits<double>::infinity()}),
             five_steps_of_adamw<double>({}, 0.25));
   EXPECT_NE(five_steps_of_adamw<double>({1, 0.05}), five_steps_of_adamw<double>({}));
+}
+
+// Deferred and eager: the optimizer applies the scaling, or finds gradients that it was applied to.
+template <class T>
+void expect_deferred_equals_eager_to_the_bit() {
+  using C = Compute<T>;
+  for (const DeferredScaling& scaling :
+       {DeferredScaling{0.1}, DeferredScaling{.unscale = 1.0 / 3}, DeferredScaling{0.7, 0.01, 1.0 / 1024},
+        DeferredScaling{1, 0.3}, DeferredScaling{0}}) {
+    std::vector<T> deferred{T(0.5f), T(-1.25f), T(3.0f), T(0.0f), T(1e-3f)}, eager = deferred;
+    std::vector<T> sgd_deferred = deferred, sgd_eager = deferred;
+    std::vector<C> m(5), v(5), m2(5), v2(5), b(5), b2(5);
+    for (int k = 0; k < 4; ++k) {
+      std::vector<T> g;
+      for (int i = 0; i < 5; ++i) g.push_back(T(static_cast<float>(std::sin(3.7 * (5 * k + i)))));
+      std::vector<T> scaled = g;
+      apply(std::span<T>(scaled), scaling);
+      const AdamWStep step{1e-2, 0.9, 0.95, 1e-8, 0.1, k + 1};
+      adamw<T>({deferred, g, m, v}, step, scaling);
+      adamw<T>({eager, scaled, m2, v2}, step, {});
+      sgd<T>({sgd_deferred, g, b}, {0.1, 0.9, 0.01, k == 0}, scaling);
+      sgd<T>({sgd_eager, scaled, b2}, {0.1, 0.9, 0.01, k == 0}, {});
+    }
+    EXPECT_EQ(std::memcmp(deferred.data(), eager.data(), 5 * sizeof(T)), 0);
+    EXPECT_EQ(std::memcmp(m.data(), m2.data(), 5 * sizeof(C)), 0);
+    EXPECT_EQ(std::memcmp(v.data(), v2.data(), 5 * sizeof(C)), 0);
+    EXPECT_EQ(std::memcmp(sgd_deferred.data(), sgd_eager.data(), 5 * sizeof(T)), 0);
+  }
+}
+
+TEST(DeferredScaling, InTheOptimizersPass_EqualsEagerToTheBit) {
+  expect_deferred_equals_eager_to_the_bit<float>();
+  expect_deferred_equals_eager_to_the_bit<double>();
+  expect_deferred_equals_eager_to_the_bit<BFloat16>();
+  expect_deferred_equals_eager_to_the_bit<Half>();
 }
 
 TEST(Sgd, FiveSteps_EqualPyTorch) {

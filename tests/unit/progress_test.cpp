@@ -231,7 +231,7 @@ TEST(ProgressBar, LinesOfOthers_StandAboveTheBar) {
   const std::string lines =
       "mantissa: warning: mind the step\n[rank 1] a line\nstep  2/40  held-out 2.7411 bits/byte  loss  3.2500\n";
   EXPECT_EQ(seen.snapshots[4], lines + at2);
-  EXPECT_EQ(seen.last, lines + "step  3/40  skipped: found_inf (grad_norm inf, loss_scale 65536)\n") << "bar is left";
+  EXPECT_EQ(seen.last, lines + "step  3/40  skipped: found_inf (grad_norm inf, loss_scale 65,536)\n") << "bar is left";
 }
 
 TEST(ProgressBar, WindowResized_LeavesNothingOfTheOldBar) {

@@ -291,7 +291,7 @@ TEST(ProgressLines, WholeRun_ReadsLikeThis) {
   run folder  runs/demo/20261130T225600Z
 
 step  10/400  loss  3.2500  grad_norm       1.5 ->         1  lr    0.003     12,346 tokens/s   2 min 36 s left
-step  20/400  skipped: found_inf (grad_norm inf, loss_scale 65536)
+step  20/400  skipped: found_inf (grad_norm inf, loss_scale 65,536)
 step 400/400  loss  1.9012  grad_norm   0.01235 ->   0.01235  lr  1.5e-07     12,346 tokens/s          0 s left  held-out 2.7411 bits/byte
 
 done: demo, 400 steps in 2 min 41 s, 1 of them skipped

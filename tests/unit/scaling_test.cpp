@@ -67,5 +67,61 @@ TEST(DeferredScaling, ScaleAfterClamp_ScalesTheLimitToo) {
   EXPECT_EQ(scaling.limit, 0);
 }
 
+// As a loop of its own would do it: each product rounded to the gradient's type.
+TEST(DeferredScaling, UnscaleThenFactor_RoundsAsTwoPassesDo) {
+  const std::vector<float> gradients{3.1f, -7e5f, 1e-30f, 12345.678f};
+  DeferredScaling both{.unscale = 1.0 / 3};
+  both.scale(0.1);
+  std::vector<float> want = gradients;
+  for (float& g : want) g = static_cast<float>(static_cast<double>(g) / 3) * 0.1f;
+  EXPECT_EQ(scaled(gradients, both), want);
+  EXPECT_EQ(scaled(scaled(gradients, {.unscale = 1.0 / 3}), {0.1}), want) << "in two calls";
+}
+
+// 1 / 2^127 is a denormal float: unscaling goes by float64.
+TEST(DeferredScaling, UnscaleByTheLargestScale_IsExact) {
+  EXPECT_EQ(scaled({0x1p120f, -0x1p127f}, {.unscale = 0x1p-127}), (std::vector<float>{0x1p-7f, -1}));
+}
+
+template <class T>
+void expect_16_bits_follow_the_contract() {
+  const std::vector<double> values{3, -4, 0.1, 250.5, -0.0, 6e-5};
+  const double coef = 0.199999960000008;
+  std::vector<T> gradients, want;
+  for (const double value : values) gradients.push_back(static_cast<T>(static_cast<float>(value)));
+  for (const T g : gradients) want.push_back(static_cast<T>(static_cast<float>(g) * static_cast<float>(coef)));
+  apply(std::span<T>(gradients), {coef});
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_EQ(gradients[i].x, want[i].x) << values[i];
+
+  std::vector<T> clamped{T(1.0f), T(-1.0f), T(0.05f), std::numeric_limits<T>::quiet_NaN(),
+                         std::numeric_limits<T>::infinity()};
+  apply(std::span<T>(clamped), {1, 0.1});
+  EXPECT_LE(static_cast<double>(clamped[0]), 0.1);
+  T above = clamped[0];
+  ++above.x;
+  EXPECT_GT(static_cast<double>(above), 0.1) << "not the largest that is allowed";
+  EXPECT_EQ(clamped[1].x, (-clamped[0]).x);
+  EXPECT_TRUE(std::isnan(static_cast<float>(clamped[3])));
+  EXPECT_EQ(clamped[4].x, clamped[0].x);
+}
+
+TEST(DeferredScaling, SixteenBits_AreScaledInFloat32AndRoundedOnce) {
+  expect_16_bits_follow_the_contract<BFloat16>();
+  expect_16_bits_follow_the_contract<Half>();
+}
+
+TEST(DeferredScaling, LimitBelowTheSmallestNumber_IsZero) {
+  std::vector<Half> gradients{Half(1.0f), Half(-1.0f)};
+  apply(std::span<Half>(gradients), {1, 1e-12});
+  for (const Half g : gradients) EXPECT_EQ(static_cast<float>(g), 0);
+}
+
+TEST(DeferredScaling, FactorThatFloatCannotHold_IsNotCarried) {
+  EXPECT_FALSE(DeferredScaling{}.can_scale(1e300));
+  EXPECT_FALSE((DeferredScaling{1e30}.can_scale(1e30)));
+  EXPECT_FALSE((DeferredScaling{1e-30}.can_scale(1e-30)));
+  EXPECT_TRUE((DeferredScaling{1e-30}.can_scale(1e30)));
+}
+
 }  // namespace
 }  // namespace mantissa

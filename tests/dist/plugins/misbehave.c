@@ -21,7 +21,17 @@ enum {
   aborts_at_step_3,
   skips_every_step,
   uneven_plan,
-  scales_loss,
+  asks_for_float16_storage,
+  asks_for_float16_wire,
+  bad_loss_scale,
+  uneven_loss_scale,
+  forgets_to_unscale,
+  unscales_twice,
+  unscales_by_another_scale,
+  clips_in_unscale,
+  leaves_found_inf_unset,
+  finds_inf_on_rank_1,
+  takes_every_step,
   own_collectives,
   fails_in_update_on_rank_1,
   throws_in_clip_on_rank_1,
@@ -70,8 +80,37 @@ static void destroy(mts_context* context) { free(context); }
 
 static mts_status plan(mts_context* context, mts_plan* plan) {
   if (KIND == uneven_plan && context->info.rank == 1) plan->reduce_dtype = MTS_BF16;
-  if (KIND == scales_loss) plan->scales_loss = 1;
+  if (KIND == asks_for_float16_storage) plan->storage_dtype = plan->param_dtype = plan->reduce_dtype = MTS_F16;
+  if (KIND == asks_for_float16_wire) plan->reduce_dtype = MTS_F16;
+  if (KIND >= bad_loss_scale && KIND <= finds_inf_on_rank_1) plan->scales_loss = 1;
   return MTS_OK;
+}
+
+/* From the third step on. */
+static mts_status loss_scale(mts_context* context, const mts_step* step, double* scale) {
+  *scale = 4;
+  if (step->index < 2) return MTS_OK;
+  if (KIND == bad_loss_scale) *scale = 0;
+  if (KIND == uneven_loss_scale && context->info.rank == 1) *scale = 8;
+  return MTS_OK;
+}
+
+static mts_status unscale(mts_context* context, const mts_step* step, int32_t* found_inf) {
+  const mts_host* host = context->host;
+  double scale = step->loss_scale, norm = 0;
+  if (step->index >= 2) {
+    if (KIND == forgets_to_unscale) return *found_inf = 0, MTS_OK;
+    if (KIND == unscales_by_another_scale) scale *= 2;
+    if (KIND == clips_in_unscale) host->clip_grad_norm(host, step->root, 1, 2, &norm);
+    if (KIND == leaves_found_inf_unset) {
+      int32_t ignored = 0;
+      return host->unscale_grads(host, step->root, scale, &ignored);
+    }
+  }
+  const mts_status status = host->unscale_grads(host, step->root, scale, found_inf);
+  if (KIND == unscales_twice && step->index >= 2) host->unscale_grads(host, step->root, scale, found_inf);
+  if (KIND == finds_inf_on_rank_1 && step->index == 2 && context->info.rank == 1) *found_inf = 1;
+  return status;
 }
 
 static mts_status clip(mts_context* context, const mts_step* step, const mts_clip* clip, double* total_norm) {
@@ -117,6 +156,7 @@ static mts_status clip(mts_context* context, const mts_step* step, const mts_cli
 
 static mts_status decide(mts_context* context, const mts_step* step, mts_decision* decision) {
   if (KIND == skips_every_step) *decision = MTS_SKIP;
+  if (KIND == takes_every_step) *decision = MTS_STEP;
   if (KIND == aborts_at_step_3 && step->index == 3) {
     context->host->fail(context->host, MTS_OK, "the loss has stopped falling");
     *decision = MTS_ABORT;
@@ -140,6 +180,8 @@ static const mts_precision kPrecision = {.header = MTS_HEADER(mts_precision),
                                          .create = create,
                                          .destroy = destroy,
                                          .plan = plan,
+                                         .loss_scale = loss_scale,
+                                         .unscale = unscale,
                                          .clip = clip,
                                          .decide = decide,
                                          .update = update};

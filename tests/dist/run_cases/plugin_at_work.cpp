@@ -1,6 +1,6 @@
 #include "plugin_at_work.h"
 
-#include <cmath>
+#include <limits>
 
 #include "plugin/library.h"
 
@@ -17,9 +17,10 @@ Config config_with(const std::string& name, std::vector<OptionValue> options) {
 ClipConfig clip_of(const json& settings) {
   ClipConfig clip;
   clip.error_if_nonfinite = false;
-  if (!settings.contains("max_norm") || settings.at("max_norm").is_null()) return clip;
+  if (!settings.contains("norm_type")) return clip;
   clip.kind = ClipKind::norm;
-  clip.limit = real(settings.at("max_norm"));
+  clip.limit = settings.at("max_norm").is_null() ? std::numeric_limits<double>::infinity()
+                                                 : real(settings.at("max_norm"));
   clip.norm_type = real(settings.at("norm_type"));
   return clip;
 }

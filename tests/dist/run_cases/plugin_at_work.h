@@ -12,7 +12,7 @@ namespace mantissa::cases {
 
 /// A config that asks for the plugin `name` with `options`, a list of [key, value].
 Config config_with(const std::string& name, std::vector<OptionValue> options = {});
-/// "max_norm" and "norm_type" of `settings`, or no clipping if max_norm is absent or null.
+/// "max_norm" and "norm_type" of `settings`; a null max_norm clips nothing, as without both.
 ClipConfig clip_of(const json& settings);
 
 class PluginAtWork {
