@@ -176,8 +176,7 @@ TEST_P(ParityOfNumerics, FiftySteps_EqualPyTorch) {
     std::printf("%s, %d ranks, sharding %s: loss %.2g, norm %.2g relative\n", numerics.golden, ranks, sharding,
                 loss_error, norm_error);
     EXPECT_LE(loss_error, numerics.limit) << sharding;
-    // A norm in 16 bits follows the rounding of single products more closely than the loss does.
-    EXPECT_LE(norm_error, numerics.limit < 1e-4 ? numerics.limit : 4 * numerics.limit) << sharding;
+    EXPECT_LE(norm_error, numerics.limit) << sharding;
   }
 }
 
@@ -199,36 +198,6 @@ TEST(ParityOfNumerics, WeightsInFloat64_EqualPyTorch) {
       EXPECT_LT(test::largest_difference(got.tensor(entry.name), want.tensor(entry.name)), 1e-12) << entry.name;
     }
   }
-}
-
-// Skips and scales step by step, at the same number of ranks.
-void expect_scales_of_grad_scaler(const std::string& golden_name, int ranks, const std::string& sharding) {
-  const OtherNumerics amp{"",
-                          "\"amp\"\n[precision.options]\ndtype = \"float16\"\ninit_scale = 16777216.0\n"
-                          "growth_interval = 8",
-                          kLargeRate,
-                          1,
-                          kClipNorm,
-                          2e-2};
-  const json golden = golden_of(golden_name);
-  const std::vector<json> rows = rows_of_run(config_of(amp, sharding), ranks);
-  ASSERT_EQ(rows.size(), golden.size());
-  int64_t skipped = 0;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const std::string step = golden_name + ", step " + std::to_string(i);
-    skipped += golden[i].at("skipped").get<bool>() ? 1 : 0;
-    EXPECT_EQ(rows[i].at("loss_scale").get<double>(), golden[i].at("scale").get<double>()) << step;
-    EXPECT_EQ(rows[i].at("skipped_total").get<int64_t>(), skipped) << step;
-    EXPECT_NEAR(rows[i].at("loss").get<double>(), golden[i].at("loss").get<double>(),
-                2e-2 * golden[i].at("loss").get<double>())
-        << step;
-  }
-}
-
-TEST(ParityOfNumerics, SkipsAndScalesInFloat16_EqualPyTorchsGradScaler) {
-  expect_scales_of_grad_scaler("gpt_amp_float16_1_rank", 1, "full");
-  expect_scales_of_grad_scaler("gpt_amp_float16", 2, "none");
-  expect_scales_of_grad_scaler("gpt_amp_float16", 2, "full");
 }
 
 // Two parameter groups, momentum, a classifier. Every combination of them is compared in tests/dist with LibTorch.
