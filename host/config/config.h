@@ -105,7 +105,8 @@ struct DistributedConfig {
 };
 
 struct LogConfig {
-  int64_t every = 10;  ///< steps between metric rows and progress lines
+  int64_t every = 10;       ///< steps between metric rows and progress lines
+  bool unit_norms = false;  ///< the gradient norm of each unit in metric rows; one more message a row
 };
 
 struct SampleConfig {

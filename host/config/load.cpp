@@ -229,6 +229,7 @@ void read_distributed(Reader& reader, DistributedConfig& distributed) {
 void read_log(Reader& reader, LogConfig& log) {
   Section in(reader, "log");
   in.whole("every", log.every, kSteps);
+  in.boolean("unit_norms", log.unit_norms);
   in.close();
 }
 

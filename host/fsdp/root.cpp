@@ -154,6 +154,14 @@ PartialNorm Root::partial_norm() const {
   return norm;
 }
 
+PartialNorm Root::partial_norm(size_t unit) const {
+  PartialNorm norm{norm_type_};
+  for (const auto& flat : units_[unit]->flat_parameters()) {
+    if (flat->trainable()) norm.add(flat->partial_norm());
+  }
+  return norm;
+}
+
 void Root::clear_gradients() {
   for (FlatParameter* flat : trainable_) flat->clear_gradient();
   unreduced_ = false;

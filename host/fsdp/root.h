@@ -46,6 +46,8 @@ class Root {
   void set_norm_type(double norm_type) { norm_type_ = norm_type; }
   /// Of the reduced gradients of this rank, unit by unit; as reduced, whatever was done to them later.
   PartialNorm partial_norm() const;
+  /// The same of one unit.
+  PartialNorm partial_norm(size_t unit) const;
   /// False within a backward pass, and after one that left its gradients for a later micro-batch.
   bool gradients_reduced() const { return !in_backward_ && !unreduced_; }
   void clear_gradients();

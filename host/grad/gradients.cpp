@@ -1,6 +1,7 @@
 #include "grad/gradients.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include <ATen/ops/empty.h>
@@ -12,6 +13,7 @@ namespace mantissa {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kLargestFactor = std::numeric_limits<float>::max();  // above, 0 times it would be NaN in float32
 
 // Calls f(std::span<T>, flat, piece) for each stretch of `values_of(flat)` that this rank holds and that counts: no
 // padding, nothing frozen. Undefined values are passed by.
@@ -42,6 +44,21 @@ bool counts_here(const Root& root, const FlatParameter& flat) {
   return !flat.replicated() || const_cast<Root&>(root).transport().rank() == 0;
 }
 
+// [all ranks] Joins `mine`, one part each, over the ranks; each element multiplied by `factor`.
+std::vector<double> join(Exchange& exchange, const std::vector<PartialNorm>& mine, double factor) {
+  std::vector<double> numbers;
+  for (const PartialNorm& part : mine) numbers.insert(numbers.end(), {part.largest, part.scaled_sum});
+  const std::vector<double> all = exchange.all_gather(numbers);
+  std::vector<double> norms;
+  for (size_t i = 0; i < mine.size(); ++i) {
+    PartialNorm joined{mine[i].norm_type};
+    for (size_t at = 2 * i; at < all.size(); at += numbers.size())
+      joined.add({joined.norm_type, all[at], all[at + 1], 0});
+    norms.push_back(joined.scaled(factor).value());
+  }
+  return norms;
+}
+
 // [all ranks] The norms of all trainable parameters, each element multiplied by `factor`.
 template <class ValuesOf>
 std::vector<double> joined_norms(Root& root, double norm_type, ValuesOf values_of, double factor) {
@@ -51,18 +68,9 @@ std::vector<double> joined_norms(Root& root, double norm_type, ValuesOf values_o
     if (counts_here(root, flat))
       parts[parameter_of(flat, piece)].add(measure_norm(std::span<const T>(values), norm_type));
   });
-  std::vector<double> mine;
-  for (const size_t parameter : plan.trainable) {
-    mine.insert(mine.end(), {parts[parameter].largest, parts[parameter].scaled_sum});
-  }
-  const std::vector<double> all = root.exchange().all_gather(mine);
-  std::vector<double> norms;
-  for (size_t i = 0; i < plan.trainable.size(); ++i) {
-    PartialNorm joined{norm_type};
-    for (size_t at = 2 * i; at < all.size(); at += mine.size()) joined.add({norm_type, all[at], all[at + 1], 0});
-    norms.push_back(joined.scaled(factor).value());
-  }
-  return norms;
+  std::vector<PartialNorm> mine;
+  for (const size_t parameter : plan.trainable) mine.push_back(parts[parameter]);
+  return join(root.exchange(), mine, factor);
 }
 
 at::Tensor stretch_of(const at::Tensor& values, const TrainablePiece& piece) {
@@ -96,7 +104,11 @@ void Gradients::begin_step(const PartialNorm& agreed) {
 void Gradients::begin_step() {
   scaling_ = {};
   factor_ = 1;
+  applied_limit_ = kInfinity;
+  written_ = false;
+  asked_hash_ = 0;
   loss_scale_.reset();
+  unscaled_by_ = 1;
   known_is_valid_ = false;
 }
 
@@ -116,8 +128,20 @@ bool Gradients::unscale(double loss_scale) {
                      ", but the loss was multiplied by " + short_text(*loss_scale_, 9));
   }
   loss_scale_.reset();
-  scaling_.unscale = 1 / loss_scale;
+  scaling_.unscale = unscaled_by_ = 1 / loss_scale;
   return known_.nonfinite > 0 || leaves_type(known_.scaled(scaling_.unscale).largest);
+}
+
+void Gradients::written() {
+  if (!written_) ask(kInfinity);
+  written_ = true;
+  applied_limit_ = kInfinity;
+  known_is_valid_ = false;
+}
+
+// FNV-1a over the bits.
+void Gradients::ask(double number) {
+  asked_hash_ = (asked_hash_ ^ std::bit_cast<uint64_t>(number)) * 0x100000001b3ull + 1;
 }
 
 double Gradients::norm(double norm_type) {
@@ -130,7 +154,7 @@ double Gradients::norm(double norm_type) {
     packet.set_norm(own);
     packet.fingerprint = root_.call_hash();
     const PartialNorm agreed = root_.exchange().agree(Operation::grad_norm, packet).norm;
-    if (!known_is_valid_) known_ = agreed, own_ = own, known_is_valid_ = true;
+    if (!known_is_valid_ && !written_) known_ = agreed, own_ = own, known_is_valid_ = true;
     return agreed.scaled(scaling_.product()).value();
   }
   return norm_scaled();
@@ -143,6 +167,12 @@ std::vector<double> Gradients::norms(double norm_type) {
   return joined_norms(root_, norm_type, gradient_of, scaling_.product());
 }
 
+std::vector<double> Gradients::unit_norms() const {
+  std::vector<PartialNorm> mine;
+  for (size_t unit = 0; unit < root_.plan().units.size(); ++unit) mine.push_back(root_.partial_norm(unit));
+  return join(root_.exchange(), mine, unscaled_by_);
+}
+
 double Gradients::clip_norm(double max_norm, double norm_type) {
   check_limit("max_norm", max_norm);
   const double total_norm = norm(norm_type);
@@ -153,6 +183,7 @@ double Gradients::clip_norm(double max_norm, double norm_type) {
 void Gradients::clip_value(double limit) {
   check_limit("clip value", limit);
   check_ready();
+  ask(-limit);
   scaling_.clamp(limit);
 }
 
@@ -160,12 +191,13 @@ void Gradients::scale(double factor) {
   check_factor(factor);
   check_ready();
   factor_ *= factor;
+  applied_limit_ = factor == 0 ? 0 : applied_limit_ * factor;
+  ask(factor);
   if (!scaling_.can_scale(factor)) apply();
-  constexpr double kLargest = std::numeric_limits<float>::max();
-  if (factor > kLargest) {  // as a float it would be infinite, and 0 times that NaN
-    scaling_.scale(kLargest);
+  if (factor > kLargestFactor) {
+    scaling_.scale(kLargestFactor);
     apply();
-    factor /= kLargest;
+    factor /= kLargestFactor;
   }
   scaling_.scale(factor);
   if (factor == 0) apply();  // the limit would be 0 * inf
@@ -181,13 +213,21 @@ void Gradients::scale_each(std::span<const double> factors) {
   check_ready();
   apply();
   std::vector<double> factor_of(plan.parameters.size(), 1);
-  for (size_t i = 0; i < factors.size(); ++i) factor_of[plan.trainable[i]] = factors[i];
+  for (size_t i = 0; i < factors.size(); ++i) {
+    ask(factors[i]);
+    factor_of[plan.trainable[i]] = factors[i];
+  }
   each_gradient(root_, [&](auto gradient, const FlatParameter& flat, const Piece& piece) {
     DeferredScaling scaling;
     scaling.factor = factor_of[parameter_of(flat, piece)];
+    if (scaling.factor > kLargestFactor) {
+      mantissa::apply(gradient, {kLargestFactor});
+      scaling.factor /= kLargestFactor;
+    }
     mantissa::apply(gradient, scaling);
   });
-  written();
+  applied_limit_ = kInfinity;
+  known_is_valid_ = false;
 }
 
 at::Tensor Gradients::piece(size_t trainable) {
@@ -202,6 +242,7 @@ void Gradients::apply() {
   if (std::isnan(scaling_.limit)) scaling_.limit = kInfinity;
   each_gradient(root_, [&](auto gradient, const FlatParameter&, const Piece&) { mantissa::apply(gradient, scaling_); });
   if (scaling_.clamps()) {
+    applied_limit_ = std::min(applied_limit_, scaling_.limit);
     known_is_valid_ = false;
   } else {
     known_ = known_.scaled(scaling_.product());

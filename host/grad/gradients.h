@@ -1,7 +1,9 @@
 // The reduced gradients of a root during one step: their norm, and how they are to be scaled. Every function marked
 // [all ranks] is called by all ranks in the same order. Semantics: docs/numerics.md.
 #pragma once
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -49,6 +51,10 @@ class Gradients {
   /// as norm() otherwise. One gather of three numbers a parameter.
   std::vector<double> norms(double norm_type);
 
+  /// [all ranks] The norm of each unit's gradients as they were reduced, unscaled, of the type that was measured with
+  /// them, in the order of ModulePlan::units; 0 for a unit without trainable parameters. One gather of two numbers a unit.
+  std::vector<double> unit_norms() const;
+
   /// [all ranks] Scales by clip_coef and returns the norm before. A norm that is not finite leaves the gradients alone.
   double clip_norm(double max_norm, double norm_type);
 
@@ -66,7 +72,7 @@ class Gradients {
   /// storage_dtype, everything asked for applied; [0] if this rank holds nothing. No communication.
   at::Tensor piece(size_t trainable);
   /// Somebody writes into pieces: norms are taken anew. Must be said on every rank or on none.
-  void written() { known_is_valid_ = false; }
+  void written();
 
   /// The product of what scale() and clip_norm() multiplied by in this step, applied or not.
   double factor() const { return factor_; }
@@ -74,8 +80,20 @@ class Gradients {
   /// What the optimizer has to apply to this rank's gradients.
   const DeferredScaling& scaling() const { return scaling_; }
 
-  /// False once the gradients in memory were clamped or written to: their norm is no longer known without a look.
-  bool norm_is_known() const { return known_is_valid_; }
+  /// False once the gradients in memory were clamped or written to: the norm of this type is no longer known without a
+  /// look. After a write it is not known again in this step, since spans may be written to at any time.
+  bool norm_is_known(double norm_type) const { return known_is_valid_ && known_.norm_type == norm_type; }
+
+  /// The smallest bound on an element's magnitude that was asked for, later factors included; infinity without one, and
+  /// once gradients were written to.
+  double limit() const { return std::min(scaling_.limit, applied_limit_); }
+  bool written_to() const { return written_; }
+
+  /// True if a gradient, finite before, leaves its type by what was asked for; only while the norm is known.
+  bool overflows() const { return leaves_type(known_.scaled(scaling_.product()).largest); }
+
+  /// Of the factors and limits asked for in this step: the same on ranks that asked for the same.
+  uint64_t asked_hash() const { return asked_hash_; }
 
   /// The norm after scaling, of the agreed norm's type; only while it is known and nothing is clamped.
   double norm_scaled() const { return known_.scaled(scaling_.product()).value(); }
@@ -92,12 +110,16 @@ class Gradients {
  private:
   PartialNorm measure(double norm_type) const;
   void check_ready() const;
+  void ask(double number);  ///< takes it into asked_hash_
   bool leaves_type(double largest) const;
 
   Root& root_;
   DeferredScaling scaling_;
-  double factor_ = 1;
+  double factor_ = 1, applied_limit_ = std::numeric_limits<double>::infinity();
+  bool written_ = false;
+  uint64_t asked_hash_ = 0;
   std::optional<double> loss_scale_;  // of gradients that are still multiplied by it
+  double unscaled_by_ = 1;            // of unscale()
   bool known_is_valid_ = false;
   PartialNorm known_, own_;  // of the gradients as they lie in memory: agreed over the ranks, and this rank's part
 };

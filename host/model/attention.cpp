@@ -39,7 +39,9 @@ class BlockedAttention : public torch::autograd::Function<BlockedAttention> {
     const at::Tensor q = flat(saved[0]), k = flat(saved[1]), v = flat(saved[2]), output = flat(saved[3]);
     const at::Tensor logs = saved[4].reshape({-1, length, 1}), gradient = flat(gradients[0]);
     const double scale = 1 / std::sqrt(static_cast<double>(size));
-    const at::Tensor scaled_q = at::mul(q, scale);  // before the product, which could leave float16 otherwise
+    // Scores are exponents: rounded to 16 bits, large ones would give probabilities that do not add up to 1, and leave
+    // float16. So this product alone is in float32.
+    const at::Tensor wide_q = at::mul(q.to(at::kFloat), scale), wide_k = k.to(at::kFloat);
     const at::Tensor mask =
         at::full({kBlock, kBlock}, -std::numeric_limits<float>::infinity(), at::kFloat).triu_(1);
     const at::Tensor grad_q = at::empty_like(q);
@@ -50,15 +52,15 @@ class BlockedAttention : public torch::autograd::Function<BlockedAttention> {
       const int64_t end = std::min(begin + kBlock, length), count = end - begin;  // queries; keys from 0 to `end`
       const auto of_block = [&](const at::Tensor& t) { return t.narrow(1, begin, count); };
       const auto seen = [&](const at::Tensor& t) { return t.narrow(1, 0, end); };
-      at::Tensor probabilities = at::bmm(of_block(scaled_q), seen(k).transpose(1, 2)).to(at::kFloat);
+      at::Tensor probabilities = at::bmm(of_block(wide_q), seen(wide_k).transpose(1, 2));
       probabilities.narrow(2, begin, count).add_(mask.narrow(0, 0, count).narrow(1, 0, count));
       probabilities.sub_(of_block(logs)).exp_();
       seen(grad_v).add_(at::bmm(probabilities.to(v.scalar_type()).transpose(1, 2), of_block(gradient)));
       at::Tensor grad_scores = at::bmm(of_block(gradient), seen(v).transpose(1, 2)).to(at::kFloat);
       grad_scores.sub_(of_block(mean)).mul_(probabilities);
-      const at::Tensor narrow = grad_scores.to(q.scalar_type());
-      of_block(grad_q).copy_(at::bmm(narrow, seen(k)).mul_(scale));
-      seen(grad_k).add_(at::bmm(narrow.transpose(1, 2), of_block(scaled_q)));
+      const at::Tensor narrow = grad_scores.mul_(scale).to(q.scalar_type());
+      of_block(grad_q).copy_(at::bmm(narrow, seen(k)));
+      seen(grad_k).add_(at::bmm(narrow.transpose(1, 2), of_block(q)));
     }
     const auto shaped = [&](const at::Tensor& t) { return t.to(q.scalar_type()).view(saved[0].sizes()); };
     return {shaped(grad_q), shaped(grad_k), shaped(grad_v)};

@@ -53,6 +53,10 @@ Precision::Precision(PluginLibrary library, std::vector<CheckedOption> options, 
   try {
     exchange.agree_after(Operation::create, [&] {
       call(Slot::create, [&] { return library_.table().create(services_.table(), services_.root(), &context_); });
+      if (context_ == nullptr) {
+        std::rethrow_exception(slot_failure(services_.plugin_id(), Slot::create, MTS_INTERNAL,
+                                            "it returned MTS_OK, but set no context"));
+      }
     });
     exchange.agree_after(Operation::plan, [&] {
       call(Slot::plan, [&] { return library_.table().plan(context_, &asked); });
@@ -119,7 +123,8 @@ void Precision::read_plan(const mts_plan& plan) {
   for (const auto& [what, dtype] : {std::pair{"param_dtype", formats_.param_dtype},
                                     {"reduce_dtype", formats_.reduce_dtype},
                                     {"buffer_dtype", formats_.buffer_dtype}}) {
-    if (dtype == at::ScalarType::Undefined || c10::elementSize(dtype) > c10::elementSize(formats_.storage_dtype))
+    if (dtype == at::ScalarType::Undefined) refuse(std::string("no ") + what + "; only inputs may be left as they are");
+    if (c10::elementSize(dtype) > c10::elementSize(formats_.storage_dtype))
       refuse(named(what, dtype) + ", which is wider than " + named("storage_dtype", formats_.storage_dtype));
   }
   if (formats_.reduce_dtype == at::kHalf && !formats_.scales_loss)
@@ -168,9 +173,10 @@ double Precision::loss_scale(const StepState& state) {
   step.loss_scale = std::numeric_limits<double>::quiet_NaN();  // not known yet
   double scale = std::numeric_limits<double>::quiet_NaN();
   call(Slot::loss_scale, [&] { return library_.table().loss_scale(context_, &step, &scale); });
-  if (!(scale > 0) || scale > std::numeric_limits<float>::max()) {
-    throw Error("plugin " + services_.plugin_id() + ": loss_scale returned " + short_text(scale, 9) +
-                ", need a number > 0 that float32 holds");
+  if (!(scale > 0) || scale > std::numeric_limits<float>::max() ||
+      static_cast<double>(static_cast<float>(scale)) != scale) {
+    throw Error("plugin " + services_.plugin_id() + ": loss_scale returned " + short_text(scale, 17) +
+                ", need a number > 0 that float32 holds exactly; round it to float first");
   }
   return scale;
 }
@@ -203,8 +209,8 @@ double Precision::clip(const StepState& state, const ClipConfig& config, double 
     throw Error(who + "returned total_norm " + short_text(total_norm, 9) + ", but the norm before clipping, of type " +
                 short_text(clip.norm_type, 9) + ", is " + short_text(norm, 9));
   }
-  if (clip.kind == MTS_CLIP_VALUE && gradients_->scaling().limit > clip.limit && std::isfinite(norm) &&
-      gradients_->norm_is_known()) {
+  if (clip.kind == MTS_CLIP_VALUE && gradients_->limit() > clip.limit && std::isfinite(norm) &&
+      !gradients_->written_to()) {
     throw Error(who + "left the gradients unclamped, but [clip] asks for value = " + short_text(clip.limit, 9));
   }
   return norm;

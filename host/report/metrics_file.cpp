@@ -44,7 +44,7 @@ std::string metrics_row(const StepMetrics& metrics) {
       .add("memory_mb", metrics.memory_mb)
       .add("val_loss", metrics.val_loss)
       .add("val_bits_per_byte", metrics.val_bits_per_byte);
-  for (const auto& [key, value] : metrics.plugin_metrics) row.add(key.c_str(), value);
+  for (const auto& [key, value] : metrics.more) row.add(key.c_str(), value);
   return row.text();
 }
 

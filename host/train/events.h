@@ -28,7 +28,7 @@ struct StepMetrics {
   double memory_mb = 0;                     ///< largest peak RSS of a rank, 10^6 bytes
   std::optional<double> val_loss;           ///< nats; in the row of its step
   std::optional<double> val_bits_per_byte;  ///< of a text only
-  std::map<std::string, double> plugin_metrics;  ///< what the plugin reported of this step, by "id.key"; rank 0's
+  std::map<std::string, double> more;  ///< "grad_norm.UNIT" if asked for, and what the plugin reported as "id.key"
 };
 
 /// Any optimizer step, logged or not. A handful of numbers that the step has anyway, for displays.

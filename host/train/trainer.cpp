@@ -79,6 +79,7 @@ StepResult Trainer::step(bool logged) {
   agree_after_backward(state, packet);
   StepResult result = agree_on_decision(state, logged);
   check_clipped(result);
+  if (logged && config_.log.unit_norms) result.unit_norms = unit_norms();
 
   if (result.state.decision == Decision::step) {
     const Stopwatch optimizing(phases_.optimizer);
@@ -124,6 +125,7 @@ void Trainer::agree_after_backward(StepState& state, Packet packet) {
   packet.set_norm(root_->partial_norm());
   const Agreed agreed = exchange().agree(Operation::backward, packet);
   state.loss = agreed.loss_sum / agreed.loss_weight;
+  nonfinite_ = agreed.norm.nonfinite;
   if (precision_->formats().scales_loss) {
     gradients_->begin_scaled_step(agreed.norm, state.loss_scale);
   } else {
@@ -142,12 +144,13 @@ StepResult Trainer::agree_on_decision(StepState& state, bool logged) {
     state.total_norm = precision_->clip(state, config_.clip, norm);
     const bool clamps = gradients_->scaling().clamps();
     const bool look =
-        !gradients_->norm_is_known() || (clamps && (logged || config_.clip.kind == ClipKind::norm));
+        !gradients_->norm_is_known(norm_type()) || (clamps && (logged || config_.clip.kind == ClipKind::norm));
     if (look || !clamps) packet.set_norm(gradients_->partial_norm_scaled(norm_type()));
     packet.norm_measured = look ? 1 : 0;
     packet.found_inf = state.found_inf ? 1 : 0;
     packet.decision = static_cast<int32_t>(precision_->decide(state));
     packet.requests = requested_stops();
+    packet.fingerprint = gradients_->asked_hash();
   });
   packet.norm_type = norm_type();
   packet.peak_memory = peak_memory();
@@ -162,6 +165,7 @@ StepResult Trainer::agree_on_decision(StepState& state, bool logged) {
   }
   result.state = state;
   result.clip_coef = gradients_->factor();
+  result.norm_is_of_result = agreed.norm_measured || !gradients_->scaling().clamps();
   result.grad_norm_clipped = agreed.norm_measured ? agreed.norm.value() : gradients_->norm_scaled();
   result.peak_memory = agreed.peak_memory;
   result.requests = agreed.requests;
@@ -171,8 +175,10 @@ StepResult Trainer::agree_on_decision(StepState& state, bool logged) {
 void Trainer::check_clipped(const StepResult& result) const {
   const double norm = result.grad_norm_clipped;
   const std::string who = "step " + std::to_string(step_) + ": plugin " + precision_->identity().id;
-  const bool known = gradients_->norm_is_known() && !gradients_->scaling().clamps();
-  if (result.state.decision == Decision::step && known && !std::isfinite(norm)) {
+  if (result.state.decision != Decision::step) return;
+  const bool overflows = gradients_->norm_is_known(norm_type()) && !gradients_->scaling().clamps() &&
+                         gradients_->overflows();
+  if (result.norm_is_of_result ? !std::isfinite(norm) || overflows : std::isnan(norm)) {  // clamping bounds infinity
     throw Error(who + " decided to take the step, but the gradients' norm is " + short_text(norm, 6) +
                 "; such a step would spoil the parameters: skip it");
   }
@@ -193,12 +199,27 @@ void Trainer::diverge(const StepState& state) {
   if (found.size() > kNamed) holders += " and " + std::to_string(found.size() - kNamed) + " more parameters";
   const std::string what =
       "step " + std::to_string(step_) + ": the gradients' norm is " + short_text(state.total_norm, 6);
+  if (found.empty() && nonfinite_ > 0) {
+    throw Diverged(what + ": " + std::to_string(nonfinite_) +
+                   " elements were not finite when they were reduced; plugin " + precision_->identity().id +
+                   " has changed them since. Set clip.error_if_nonfinite = false to let it");
+  }
   if (found.empty()) {
     throw Diverged(what + ", though every gradient is finite: their norm of type " + short_text(norm_type(), 6) +
                    " leaves float64; use a larger clip.norm_type");
   }
   throw Diverged(what + "; elements that are not finite: " + holders +
-                 ". Lower the learning rate, clip, or set clip.error_if_nonfinite = false to skip such steps");
+                 ". Lower the learning rate, clip, or set clip.error_if_nonfinite = false to skip such steps" +
+                 (config_.clip.kind == ClipKind::none ? " (with clip.max_norm = inf, to clip nothing)" : ""));
+}
+
+Metrics Trainer::unit_norms() {
+  Metrics metrics;
+  const std::vector<UnitEntry>& units = root_->plan().units;
+  const std::vector<double> norms = gradients_->unit_norms();
+  for (size_t unit = 0; unit < units.size(); ++unit)
+    metrics["grad_norm." + (units[unit].name.empty() ? "root" : units[unit].name)] = norms[unit];
+  return metrics;
 }
 
 void Trainer::skip(StepResult& result) {
@@ -245,6 +266,10 @@ RunFinished Trainer::run(EventListener& listener, const std::filesystem::path& f
   all_phases_.step += phases_.step;  // of steps after the last row
   finished.tokens_per_s = static_cast<double>(step_) * targets_per_step() / all_phases_.step.count();
   finished.train_loss = last_loss_;
+  if (world_.rank() == 0 && skipped_ == step_ && step_ > 0)
+    log::warning("every step was skipped: the weights are still those that training began with");
+  if (world_.rank() == 0 && !std::isfinite(last_loss_))
+    log::warning("the loss of the last step is " + short_text(last_loss_, 6) + ": the run has diverged");
   if (requests != 0) {
     finished.stopped_by = name_of_stop(requests);
     return finished;
@@ -300,7 +325,8 @@ void Trainer::log_step(const StepResult& result, EventListener& listener) {
   metrics.skipped_total = skipped_;
   metrics.lr = result.state.learning_rate;
   metrics.memory_mb = result.peak_memory / 1e6;
-  metrics.plugin_metrics = result.plugin_metrics;
+  metrics.more = result.unit_norms;
+  metrics.more.insert(result.plugin_metrics.begin(), result.plugin_metrics.end());
 
   const auto steps = static_cast<double>(phases_.steps);
   const auto mean_ms = [&](Phases::Duration total) { return total.count() * 1e3 / steps; };

@@ -22,11 +22,13 @@ namespace mantissa {
 struct StepResult {
   StepState state;
   double grad_norm_clipped = 0;
+  bool norm_is_of_result = true;  ///< false: grad_norm_clipped is that before clamping, as nobody has looked
   double clip_coef = 1;
   double peak_memory = 0;   ///< largest of the ranks, bytes
   uint32_t requests = 0;    ///< Request bits of all ranks
   std::string skip_reason;  ///< empty if the step was taken
   Metrics plugin_metrics;   ///< this rank's
+  Metrics unit_norms;       ///< by "grad_norm.UNIT"; of logged steps, if log.unit_norms
 };
 
 class Trainer {
@@ -38,8 +40,8 @@ class Trainer {
   /// Returns how the run ended.
   RunFinished run(EventListener& listener, const std::filesystem::path& folder);
 
-  /// [all ranks] What is known of a step before its first micro-batch: the plugin names its loss scale. Nothing may come
-  /// between it and step(); step() calls it if nobody has.
+  /// [all ranks] What is known of a step before its first micro-batch: the plugin names its loss scale. Whatever may
+  /// change the plugin or its state comes before it. step() calls it if nobody has.
   void begin_step();
   /// [all ranks] One optimizer step, taken or skipped. `logged`: norms after clipping by value are wanted.
   StepResult step(bool logged);
@@ -52,6 +54,7 @@ class Trainer {
   StepResult agree_on_decision(StepState& state, bool logged);
   void check_clipped(const StepResult& result) const;
   [[noreturn]] void diverge(const StepState& state);
+  Metrics unit_norms();
   void skip(StepResult& result);
   void tell(const StepResult& result, EventListener& listener);
   void check_skips(const StepResult& result) const;
@@ -82,6 +85,7 @@ class Trainer {
   std::optional<StepState> next_;  // of begin_step
   Phases phases_, all_phases_;
   double last_loss_ = 0;
+  uint64_t nonfinite_ = 0;  // elements of the reduced gradients of this step
   std::optional<double> val_loss_;
 };
 

@@ -1,6 +1,7 @@
 // amp - automatic mixed precision: matrix products in bfloat16 or float16, everything that needs range or digits in
 // float32, parameters and optimizer in float32. With float16 the loss is scaled, so that small gradients are not lost;
 // a step whose gradients overflow is skipped, and the scale adapts.
+#include <cstdio>
 #include <cstring>
 #include <string>
 
@@ -102,8 +103,10 @@ class Amp final : public mts::Precision {
     options.growth_interval = int_option("growth_interval");
     options.min_scale = float_option("min_scale");
     if (options.min_scale > options.init_scale) {
-      throw mts::Failure(MTS_INVALID, "min_scale is " + std::to_string(options.min_scale) +
-                                          ", need at most init_scale = " + std::to_string(options.init_scale));
+      char text[96];
+      std::snprintf(text, sizeof text, "min_scale is %g, need at most init_scale = %g; set both", options.min_scale,
+                    options.init_scale);
+      throw mts::Failure(MTS_INVALID, text);
     }
     return options;
   }

@@ -233,6 +233,22 @@ INSTANTIATE_TEST_SUITE_P(Ranks, NonfiniteGradient,
                            return std::to_string(std::get<0>(ranks.param)) + std::get<1>(ranks.param);
                          });
 
+// Unscaled and before clipping, as grad_norm: the units together are the whole.
+TEST_F(Numerics, UnitNorms_MakeUpTheWholeNorm) {
+  for (const std::vector<std::string>& plugin :
+       {std::vector<std::string>{}, kFloat16 + std::vector<std::string>{"precision.options.init_scale=256"}}) {
+    const Run run = train(3, plugin + std::vector<std::string>{"log.unit_norms=true", "clip.max_norm=0.1", "run.steps=3"});
+    ASSERT_EQ(run.program.exit_code, 0) << run.program.err;
+    for (const json& row : run.metrics) {
+      double sum = 0;
+      for (const char* unit : {"root", "blocks.0", "blocks.1"})
+        sum += std::pow(row.at(std::string("grad_norm.") + unit).get<double>(), 2);
+      const double norm = row.at("grad_norm").get<double>();
+      EXPECT_NEAR(std::sqrt(sum), norm, 1e-12 * norm);
+    }
+  }
+}
+
 std::string test_plugin(const std::string& name) {
   return "precision.plugin=\"" MANTISSA_BUILD_DIR "/tests/plugins/libmantissa-" + name + ".so\"";
 }
@@ -250,6 +266,19 @@ TEST_F(Numerics, PluginThatTakesAStepWithNan_IsStoppedBeforeIt) {
                                                                       "clip.error_if_nonfinite=false"});
   EXPECT_EQ(run.program.exit_code, 1);
   EXPECT_THAT(run.program.err, HasSubstr("decided to take the step, but the gradients' norm is nan"));
+}
+
+// What a plugin may do and the host once refused.
+TEST_F(Numerics, CorrectPluginsOfOtherKinds_AreNotRefused) {
+  const Run clamps = train(2, {test_plugin("clamps_then_asks_for_the_norm"), "clip.value=0.001", "run.steps=3"});
+  EXPECT_EQ(clamps.program.exit_code, 0) << clamps.program.err;
+  EXPECT_LT(clamps.metrics.at(0).at("grad_norm_clipped").get<double>(), clamps.metrics[0].at("grad_norm").get<double>());
+  const Run spans = train(3, {test_plugin("clips_through_spans_after_the_norm"), "clip.max_norm=0.2", "run.steps=3"});
+  EXPECT_EQ(spans.program.exit_code, 0) << spans.program.err;
+  EXPECT_NEAR(spans.metrics.at(0).at("grad_norm_clipped").get<double>(), 0.1, 1e-6);
+  const Run skipping = train(2, {test_plugin("skips_spikes"), "clip.max_norm=0.001", "run.steps=3"});
+  EXPECT_EQ(skipping.program.exit_code, 0) << skipping.program.err;
+  EXPECT_THAT(skipping.program.err, HasSubstr("every step was skipped"));
 }
 
 TEST_F(Numerics, ServicesOfTheHost_AgreeWithEachOther) {

@@ -175,14 +175,17 @@ INSTANTIATE_TEST_SUITE_P(
         Failing{"aborts_at_step_3", 5, "step 3: plugin aborts_at_step_3 gave up: the loss has stopped falling"},
         Failing{"uneven_plan", 3, "bad-plan"}, Failing{"asks_for_float16_storage", 3, "bad-plan"},
         Failing{"asks_for_float16_wire", 3, "reduce_dtype Half without loss scaling"},
-        Failing{"bad_loss_scale", 1, "loss_scale returned 0, need a number > 0 that float32 holds"},
+        Failing{"bad_loss_scale", 1, "loss_scale returned 0, need a number > 0 that float32 holds exactly"},
         Failing{"uneven_loss_scale", 1, "rank 0 and rank 1 have different loss scales: 4"},
         Failing{"forgets_to_unscale", 1, "unscale did not call unscale_grads"},
         Failing{"unscales_twice", 1, "MTS_ORDER: gradients were unscaled already"},
         Failing{"unscales_by_another_scale", 1,
                 "gradients are to be unscaled by 8, but the loss was multiplied by 4"},
         Failing{"clips_in_unscale", 1, "gradient service called in unscale, allowed in clip"},
-        Failing{"leaves_found_inf_unset", 1, "did not set found_inf to 0 or 1"}),
+        Failing{"leaves_found_inf_unset", 1, "did not set found_inf to 0 or 1"},
+        Failing{"creates_nothing", 3, "it returned MTS_OK, but set no context"},
+        Failing{"writes_nan", 1, "decided to take the step, but the gradients' norm is nan"},
+        Failing{"scales_unevenly", 1, "rank 0 and rank 1 scaled or clamped gradients differently"}),
     [](const auto& kind) { return kind.param.plugin; });
 
 TEST_F(Train, OwnCollectives_WorkInASlot) {

@@ -66,10 +66,34 @@ INSTANTIATE_TEST_SUITE_P(Types, Attention,
                                             ::testing::Values(Shape{1, 8}, Shape{5, 4}, Shape{127, 64}, Shape{128, 64},
                                                               Shape{129, 64}, Shape{1000, 16})));
 
+// Scores up to about 40: rounded to 16 bits before the exponential, they would give probabilities 10 % wrong.
+TEST(AttentionOfLargeScores, Gradients_AreThoseOfFloat64) {
+  at::set_num_threads(1);
+  at::manual_seed(5);
+  std::vector<at::Tensor> qkv;
+  for (const double factor : {4.0, 4.0, 1.0})
+    qkv.push_back(at::mul(at::randn({1, 2, 200, 32}), factor).to(at::kBFloat16).to(at::kDouble));
+  const at::Tensor weight = at::randn({1, 2, 200, 32}).to(at::kBFloat16).to(at::kDouble);
+  const auto reference = [](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+    return at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true);
+  };
+  const Result want = run(reference, qkv, at::kDouble, weight);
+  const Result got = run(causal_attention, qkv, at::kBFloat16, weight);
+  const auto relative = [](const at::Tensor& a, const at::Tensor& b) {
+    return at::sub(a.to(at::kDouble), b).norm().item<double>() / b.norm().item<double>();
+  };
+  EXPECT_LT(relative(got.grad_q, want.grad_q), 0.01);
+  EXPECT_LT(relative(got.grad_k, want.grad_k), 0.01);
+  EXPECT_LT(relative(got.grad_v, want.grad_v), 0.01);
+}
+
 // q k^T is 96000 here, which float16 does not hold; divided by sqrt(64) it is 12000.
 TEST(AttentionOfLargeScores, InFloat16_StaysFinite) {
   const auto full = [](double value) { return at::full({1, 1, 3, 64}, value, at::kHalf); };
   EXPECT_TRUE(causal_attention(full(30), full(50), full(1)).isfinite().all().item<bool>());
+  const at::Tensor q = full(30).set_requires_grad(true);
+  causal_attention(q, full(50), full(1)).to(at::kFloat).sum().backward();
+  EXPECT_TRUE(q.grad().isfinite().all().item<bool>());
 }
 
 }  // namespace

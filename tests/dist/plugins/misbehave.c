@@ -32,6 +32,12 @@ enum {
   leaves_found_inf_unset,
   finds_inf_on_rank_1,
   takes_every_step,
+  writes_nan,
+  clamps_then_asks_for_the_norm,
+  scales_unevenly,
+  clips_through_spans_after_the_norm,
+  skips_spikes,
+  creates_nothing,
   own_collectives,
   fails_in_update_on_rank_1,
   throws_in_clip_on_rank_1,
@@ -69,6 +75,7 @@ static mts_status create(const mts_host* host, mts_root root, mts_context** out)
   if (status != MTS_OK) return status;
   if (KIND == fails_in_create_on_rank_1 && info.rank == 1)
     return host->fail(host, MTS_INTERNAL, "no licence on this machine");
+  if (KIND == creates_nothing) return MTS_OK;
   *out = calloc(1, sizeof **out);
   if (*out == NULL) return MTS_NO_MEMORY;
   (*out)->host = host;
@@ -83,6 +90,16 @@ static mts_status plan(mts_context* context, mts_plan* plan) {
   if (KIND == asks_for_float16_storage) plan->storage_dtype = plan->param_dtype = plan->reduce_dtype = MTS_F16;
   if (KIND == asks_for_float16_wire) plan->reduce_dtype = MTS_F16;
   if (KIND >= bad_loss_scale && KIND <= finds_inf_on_rank_1) plan->scales_loss = 1;
+  return MTS_OK;
+}
+
+static mts_status multiply_spans(mts_context* context, mts_root root, float factor) {
+  for (uint64_t param = 0; param < context->info.num_params; ++param) {
+    mts_span span = {.header = MTS_HEADER(mts_span)};
+    const mts_status status = context->host->span(context->host, root, param, MTS_GRAD, MTS_WRITE, &span);
+    if (status != MTS_OK) return status;
+    for (uint64_t i = 0; i < span.num_elements; ++i) ((float*)span.data)[i] *= factor;
+  }
   return MTS_OK;
 }
 
@@ -132,6 +149,27 @@ static mts_status clip(mts_context* context, const mts_step* step, const mts_cli
     const mts_root foreign = {step->root.index, step->root.generation + 1};
     host->scale_grads(host, foreign, 0.5); /* ignores the status: the slot must fail all the same */
   }
+  if (KIND == writes_nan) {
+    const mts_status status = host->clip_grad_norm(host, step->root, clip->limit, clip->norm_type, total_norm);
+    return status != MTS_OK ? status : multiply_spans(context, step->root, step->index == 2 ? NAN : 1);
+  }
+  if (KIND == clamps_then_asks_for_the_norm) {
+    const mts_status status = host->grad_norm(host, step->root, 2, total_norm);
+    if (status != MTS_OK) return status;
+    host->clip_grad_value(host, step->root, clip->limit);
+    return host->grad_norm(host, step->root, 2, &norm);
+  }
+  if (KIND == scales_unevenly) {
+    const mts_status status = host->clip_grad_norm(host, step->root, clip->limit, clip->norm_type, total_norm);
+    host->scale_grads(host, step->root, on_rank_1 ? 0.5 : 0.25);
+    return status;
+  }
+  if (KIND == clips_through_spans_after_the_norm) {
+    mts_status status = multiply_spans(context, step->root, 1);
+    if (status == MTS_OK) status = host->grad_norm(host, step->root, 2, total_norm);
+    return status != MTS_OK ? status : multiply_spans(context, step->root, (float)(clip->limit / 2 / *total_norm));
+  }
+  if (KIND == skips_spikes) return host->grad_norm(host, step->root, clip->norm_type, total_norm);
   if (KIND == returns_early_on_rank_1) {
     if (on_rank_1) return host->fail(host, MTS_INTERNAL, "left before the collective");
     const mts_status status = host->grad_norm(host, step->root, 3, &norm); /* the others wait here for rank 1 */
@@ -155,7 +193,7 @@ static mts_status clip(mts_context* context, const mts_step* step, const mts_cli
 }
 
 static mts_status decide(mts_context* context, const mts_step* step, mts_decision* decision) {
-  if (KIND == skips_every_step) *decision = MTS_SKIP;
+  if (KIND == skips_every_step || KIND == skips_spikes) *decision = MTS_SKIP;
   if (KIND == takes_every_step) *decision = MTS_STEP;
   if (KIND == aborts_at_step_3 && step->index == 3) {
     context->host->fail(context->host, MTS_OK, "the loss has stopped falling");
@@ -176,7 +214,7 @@ static const mts_precision kPrecision = {.header = MTS_HEADER(mts_precision),
                                          .vendor = "tests",
                                          .summary = "for tests",
                                          .option_size = sizeof(mts_option_spec),
-                                         .clip_kinds = 1u << MTS_CLIP_NONE | 1u << MTS_CLIP_NORM,
+                                         .clip_kinds = 1u << MTS_CLIP_NONE | 1u << MTS_CLIP_NORM | 1u << MTS_CLIP_VALUE,
                                          .create = create,
                                          .destroy = destroy,
                                          .plan = plan,
