@@ -161,8 +161,7 @@ class C10dTransport final : public Transport {
   template <class T>
   static std::vector<const T*> begins_of(const at::Tensor& parts, int64_t size) {
     std::vector<const T*> begins;
-    for (int64_t begin = 0; begin < parts.numel(); begin += size)
-      begins.push_back(parts.const_data_ptr<T>() + begin);
+    for (int64_t begin = 0; begin < parts.numel(); begin += size) begins.push_back(parts.const_data_ptr<T>() + begin);
     return begins;
   }
 

@@ -41,9 +41,10 @@ const char* name(Operation operation) {
                       " want to shard different modules, or in different ways; names, shapes, types, units and options "
                       "must be the same on every rank");
     case Operation::decide:
-      throw Error(who +
-                  " scaled or clamped gradients differently: a plugin asked for different factors or limits on them; it "
-                  "must compute these from numbers that are the same on every rank (all_reduce makes them so)");
+      throw Error(
+          who +
+          " scaled or clamped gradients differently: a plugin asked for different factors or limits on them; it "
+          "must compute these from numbers that are the same on every rank (all_reduce makes them so)");
     default:
       throw CommError(who +
                       " ran different units, or in another order, in this step; every rank must run the same units in "

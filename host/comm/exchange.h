@@ -19,10 +19,10 @@ namespace mantissa {
 struct Agreed {
   PartialNorm norm;
   double loss_sum = 0, loss_weight = 0;
-  int32_t decision = 0;    ///< the largest
-  uint32_t requests = 0;   ///< all bits
+  int32_t decision = 0;                           ///< the largest
+  uint32_t requests = 0;                          ///< all bits
   bool found_inf = false, norm_measured = false;  ///< of any rank
-  double peak_memory = 0;  ///< the largest, bytes
+  double peak_memory = 0;                         ///< the largest, bytes
 };
 
 enum class ReduceOp { sum, min, max };

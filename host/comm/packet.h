@@ -29,20 +29,20 @@ enum class Operation : uint32_t {
 struct Packet {
   uint64_t sequence = 0;  ///< exchanges made so far
   Operation operation = Operation::none;
-  int32_t exit_code = 0;     ///< 0: this rank is well; else it fails with this code, and the cause is in the store
-  uint32_t requests = 0;     ///< bit mask of Request
-  int32_t decision = 0;      ///< mts_decision
-  double loss_sum = 0;       ///< nats, summed over this rank's targets
-  double loss_weight = 0;    ///< targets
-  uint64_t nonfinite = 0;    ///< gradient elements that are NaN or infinite
-  double largest = 0;        ///< PartialNorm
-  double scaled_sum = 0;     ///< PartialNorm
-  double norm_type = 2;      ///< PartialNorm
-  double loss_scale = 1;     ///< equal on all ranks
-  uint64_t fingerprint = 0;  ///< of what must be equal on all ranks at this operation; 0 where nothing is compared
-  uint64_t count = 0;        ///< values that follow in a payload, equal on all ranks
-  double peak_memory = 0;    ///< peak RSS, bytes
-  uint32_t found_inf = 0;    ///< 1: this rank's plugin found gradients that are not finite
+  int32_t exit_code = 0;       ///< 0: this rank is well; else it fails with this code, and the cause is in the store
+  uint32_t requests = 0;       ///< bit mask of Request
+  int32_t decision = 0;        ///< mts_decision
+  double loss_sum = 0;         ///< nats, summed over this rank's targets
+  double loss_weight = 0;      ///< targets
+  uint64_t nonfinite = 0;      ///< gradient elements that are NaN or infinite
+  double largest = 0;          ///< PartialNorm
+  double scaled_sum = 0;       ///< PartialNorm
+  double norm_type = 2;        ///< PartialNorm
+  double loss_scale = 1;       ///< equal on all ranks
+  uint64_t fingerprint = 0;    ///< of what must be equal on all ranks at this operation; 0 where nothing is compared
+  uint64_t count = 0;          ///< values that follow in a payload, equal on all ranks
+  double peak_memory = 0;      ///< peak RSS, bytes
+  uint32_t found_inf = 0;      ///< 1: this rank's plugin found gradients that are not finite
   uint32_t norm_measured = 0;  ///< 1: this rank had to look at its gradients for the norm
   uint64_t reserved[2] = {};
 

@@ -31,8 +31,7 @@ struct Magnitudes {
 };
 
 template <class T>
-using BitsOf =
-    std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
+using BitsOf = std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
 
 // Bits of a magnitude order like the magnitudes themselves, with infinity above all numbers and NaN above infinity.
 template <class T>

@@ -58,8 +58,7 @@ PartialNorm reduce_and_measure(std::span<T> into, std::span<const Wire* const> p
     scaled_sum(sum, parts, offset, size, options.scale);
     T* __restrict block = into.data() + offset;
     if (options.accumulate) {
-      for (size_t i = 0; i < size; ++i)
-        block[i] = static_cast<T>(static_cast<C>(block[i]) + through<C, Wire>(sum[i]));
+      for (size_t i = 0; i < size; ++i) block[i] = static_cast<T>(static_cast<C>(block[i]) + through<C, Wire>(sum[i]));
     } else {
       for (size_t i = 0; i < size; ++i) block[i] = static_cast<T>(through<C, Wire>(sum[i]));
     }
@@ -80,11 +79,11 @@ void reduce_parts(std::span<Wire> into, std::span<const Wire* const> parts, doub
 
 #define MANTISSA_INSTANTIATE_PAIR(T, Wire) \
   template PartialNorm reduce_and_measure(std::span<T>, std::span<const Wire* const>, const ReduceOptions&);
-#define MANTISSA_INSTANTIATE(Wire)                                                           \
-  MANTISSA_INSTANTIATE_PAIR(float, Wire)                                                     \
-  MANTISSA_INSTANTIATE_PAIR(double, Wire)                                                    \
-  MANTISSA_INSTANTIATE_PAIR(BFloat16, Wire)                                                  \
-  MANTISSA_INSTANTIATE_PAIR(Half, Wire)                                                      \
+#define MANTISSA_INSTANTIATE(Wire)          \
+  MANTISSA_INSTANTIATE_PAIR(float, Wire)    \
+  MANTISSA_INSTANTIATE_PAIR(double, Wire)   \
+  MANTISSA_INSTANTIATE_PAIR(BFloat16, Wire) \
+  MANTISSA_INSTANTIATE_PAIR(Half, Wire)     \
   template void reduce_parts(std::span<Wire>, std::span<const Wire* const>, double);
 MANTISSA_FOR_EACH_ELEMENT(MANTISSA_INSTANTIATE)
 #undef MANTISSA_INSTANTIATE

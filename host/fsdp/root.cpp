@@ -114,9 +114,8 @@ FlatDtypes Root::dtypes_of(const std::vector<size_t>& parameters) const {
   dtypes.storage = or_else(options_.storage_dtype, first.tensor.scalar_type());
   dtypes.param = or_else(options_.param_dtype, dtypes.storage);
   dtypes.reduce = or_else(options_.reduce_dtype, dtypes.storage);
-  for (const auto& [what, dtype] : {std::pair{"storage_dtype", dtypes.storage},
-                                    {"param_dtype", dtypes.param},
-                                    {"reduce_dtype", dtypes.reduce}}) {
+  for (const auto& [what, dtype] :
+       {std::pair{"storage_dtype", dtypes.storage}, {"param_dtype", dtypes.param}, {"reduce_dtype", dtypes.reduce}}) {
     if (is_element_type(dtype)) continue;
     throw UsageError("parameter \"" + first.name + "\" would have " + what + " " + c10::toString(dtype) +
                      "; need Double, Float, BFloat16 or Half");

@@ -31,8 +31,8 @@ class Gradients {
   void begin_step(const PartialNorm& agreed);
   /// A new step whose norm nobody has agreed on yet.
   void begin_step();
-  /// As begin_step(agreed), after the backward pass of a loss that was multiplied by `loss_scale`, finite and > 0: until
-  /// unscale() everything else is an OrderError.
+  /// As begin_step(agreed), after the backward pass of a loss that was multiplied by `loss_scale`, finite and > 0:
+  /// until unscale() everything else is an OrderError.
   void begin_scaled_step(const PartialNorm& agreed, double loss_scale);
 
   /// From now on the gradients count as multiplied by 1 / `loss_scale`, which must be that of begin_scaled_step (else
@@ -52,7 +52,8 @@ class Gradients {
   std::vector<double> norms(double norm_type);
 
   /// [all ranks] The norm of each unit's gradients as they were reduced, unscaled, of the type that was measured with
-  /// them, in the order of ModulePlan::units; 0 for a unit without trainable parameters. One gather of two numbers a unit.
+  /// them, in the order of ModulePlan::units; 0 for a unit without trainable parameters. One gather of two numbers a
+  /// unit.
   std::vector<double> unit_norms() const;
 
   /// [all ranks] Scales by clip_coef and returns the norm before. A norm that is not finite leaves the gradients alone.

@@ -59,7 +59,7 @@ void apply(std::span<T> gradients, const DeferredScaling& scaling) {
   });
 }
 
-#define MANTISSA_INSTANTIATE(T)      \
+#define MANTISSA_INSTANTIATE(T)       \
   template class ScalingIn<T, false>; \
   template class ScalingIn<T, true>;  \
   template void apply(std::span<T>, const DeferredScaling&);

@@ -1,9 +1,9 @@
 // The arithmetic of unscaling and clipping: which factor, which limit, and how they reach an element. Knows no ranks.
 //
 // Gradients are not multiplied when they are unscaled or clipped. What was asked is remembered as
-// g -> clamp((g * unscale) * factor, -limit, limit) and applied in the optimizer's one pass, or by apply() where somebody
-// wants to see the result before. Each of the two products is rounded to the gradient's type, as it would be by a loop of
-// its own: unscaling, one factor and one clamp give the same bits either way.
+// g -> clamp((g * unscale) * factor, -limit, limit) and applied in the optimizer's one pass, or by apply() where
+// somebody wants to see the result before. Each of the two products is rounded to the gradient's type, as it would be
+// by a loop of its own: unscaling, one factor and one clamp give the same bits either way.
 #pragma once
 #include <limits>
 #include <span>

@@ -42,8 +42,7 @@ class BlockedAttention : public torch::autograd::Function<BlockedAttention> {
     // Scores are exponents: rounded to 16 bits, large ones would give probabilities that do not add up to 1, and leave
     // float16. So this product alone is in float32.
     const at::Tensor wide_q = at::mul(q.to(at::kFloat), scale), wide_k = k.to(at::kFloat);
-    const at::Tensor mask =
-        at::full({kBlock, kBlock}, -std::numeric_limits<float>::infinity(), at::kFloat).triu_(1);
+    const at::Tensor mask = at::full({kBlock, kBlock}, -std::numeric_limits<float>::infinity(), at::kFloat).triu_(1);
     const at::Tensor grad_q = at::empty_like(q);
     const at::Tensor grad_k = at::zeros(k.sizes(), at::kFloat), grad_v = at::zeros(v.sizes(), at::kFloat);
     // sum over the keys of p * dp, for each query

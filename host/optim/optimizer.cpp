@@ -66,11 +66,11 @@ void Optimizer::step_stretch(State& state, const DecayStretch& stretch, double l
   const auto buffer = [&](size_t i) { return span_of<Compute<T>>(state.buffers[i], stretch); };
   if (config_.kind == OptimizerKind::adamw) {
     adamw<T>(AdamWState<T>{parameters, gradients, buffer(0), buffer(1)},
-          {lr, config_.beta1, config_.beta2, config_.eps, stretch.weight_decay, taken_steps_}, scaling);
+             {lr, config_.beta1, config_.beta2, config_.eps, stretch.weight_decay, taken_steps_}, scaling);
   } else {
     const std::span<Compute<T>> momentum = state.buffers.empty() ? std::span<Compute<T>>() : buffer(0);
-    sgd<T>(SgdState<T>{parameters, gradients, momentum}, {lr, config_.momentum, stretch.weight_decay, taken_steps_ == 1},
-        scaling);
+    sgd<T>(SgdState<T>{parameters, gradients, momentum},
+           {lr, config_.momentum, stretch.weight_decay, taken_steps_ == 1}, scaling);
   }
 }
 

@@ -54,8 +54,8 @@ Precision::Precision(PluginLibrary library, std::vector<CheckedOption> options, 
     exchange.agree_after(Operation::create, [&] {
       call(Slot::create, [&] { return library_.table().create(services_.table(), services_.root(), &context_); });
       if (context_ == nullptr) {
-        std::rethrow_exception(slot_failure(services_.plugin_id(), Slot::create, MTS_INTERNAL,
-                                            "it returned MTS_OK, but set no context"));
+        std::rethrow_exception(
+            slot_failure(services_.plugin_id(), Slot::create, MTS_INTERNAL, "it returned MTS_OK, but set no context"));
       }
     });
     exchange.agree_after(Operation::plan, [&] {
@@ -110,15 +110,18 @@ void Precision::read_plan(const mts_plan& plan) {
   const auto refuse = [&](const std::string& why) {
     throw PluginRefused("bad-plan", "plugin " + services_.plugin_id() + " asks for " + why);
   };
-  formats_ = {scalar_type(plan.storage_dtype), scalar_type(plan.param_dtype), scalar_type(plan.reduce_dtype),
-              scalar_type(plan.buffer_dtype),  scalar_type(plan.input_dtype), scalar_type(plan.autocast_dtype),
+  formats_ = {scalar_type(plan.storage_dtype),
+              scalar_type(plan.param_dtype),
+              scalar_type(plan.reduce_dtype),
+              scalar_type(plan.buffer_dtype),
+              scalar_type(plan.input_dtype),
+              scalar_type(plan.autocast_dtype),
               plan.scales_loss != 0};
   const auto named = [](const char* what, at::ScalarType dtype) {
     return std::string(what) + " " + c10::toString(dtype);
   };
   if (formats_.storage_dtype != at::kFloat && formats_.storage_dtype != at::kDouble) {
-    refuse(named("storage_dtype", formats_.storage_dtype) +
-           "; shards and optimizer state are kept as Float or Double");
+    refuse(named("storage_dtype", formats_.storage_dtype) + "; shards and optimizer state are kept as Float or Double");
   }
   for (const auto& [what, dtype] : {std::pair{"param_dtype", formats_.param_dtype},
                                     {"reduce_dtype", formats_.reduce_dtype},

@@ -1,7 +1,7 @@
 // A precision plugin at work: RAII over its context, and the one place where its slots are called.
 //
-// Every call is guarded, timed and turned into an exception if it fails. The caller agrees on the outcome over the ranks at
-// its next exchange (comm/exchange.h).
+// Every call is guarded, timed and turned into an exception if it fails. The caller agrees on the outcome over the
+// ranks at its next exchange (comm/exchange.h).
 #pragma once
 #include <memory>
 #include <set>
@@ -27,7 +27,8 @@ class Precision {
  public:
   /// [all ranks] Creates a context and asks for its plan; `plan` is that of the root, before sharding.
   /// Throws PluginRefused: create-failed, bad-plan; on every rank if on one.
-  Precision(PluginLibrary library, std::vector<CheckedOption> options, const ModulePlan& plan, Exchange& exchange, const PluginsConfig& limits);
+  Precision(PluginLibrary library, std::vector<CheckedOption> options, const ModulePlan& plan, Exchange& exchange,
+            const PluginsConfig& limits);
   ~Precision();
   Precision(const Precision&) = delete;
   Precision& operator=(const Precision&) = delete;

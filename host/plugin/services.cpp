@@ -199,8 +199,8 @@ struct ServiceTable {
     if (out == nullptr || !MTS_KNOWS(mts_span, out, stream))
       return services.refuse(MTS_INVALID, "span: set the struct's header by MTS_HEADER first");
     return services.local([&] {
-      const at::Tensor piece = kind == MTS_GRAD ? services.gradients_->piece(param)
-                                                : parameter_piece(*services.sharded_, param);
+      const at::Tensor piece =
+          kind == MTS_GRAD ? services.gradients_->piece(param) : parameter_piece(*services.sharded_, param);
       if (kind == MTS_GRAD && access == MTS_WRITE) services.gradients_->written();
       mts_span filled{};
       filled.num_elements = static_cast<uint64_t>(piece.numel());
@@ -222,8 +222,8 @@ struct ServiceTable {
     }
     if (norms == nullptr) return services.refuse(MTS_INVALID, "param_norms: norms is NULL");
     return services.collective([&] {
-      const std::vector<double> all = kind == MTS_GRAD ? services.gradients_->norms(norm_type)
-                                                       : parameter_norms(*services.sharded_, norm_type);
+      const std::vector<double> all =
+          kind == MTS_GRAD ? services.gradients_->norms(norm_type) : parameter_norms(*services.sharded_, norm_type);
       std::copy(all.begin(), all.end(), norms);
     });
   }
@@ -348,18 +348,19 @@ std::optional<mts_status> HostServices::gradients_closed(mts_root root, Slot slo
 }
 
 std::optional<mts_status> HostServices::tensors_closed(const std::string& service, mts_root root, mts_tensor_kind kind,
-                                                        mts_access access) {
+                                                       mts_access access) {
   if (!is_mine(root)) return refuse(MTS_STALE, service + ": not the handle that create was given");
   if (kind != MTS_GRAD && kind != MTS_PARAM)
     return refuse(MTS_UNSUPPORTED, service + ": unknown kind " + std::to_string(kind));
   if (access != MTS_READ && access != MTS_WRITE)
     return refuse(MTS_UNSUPPORTED, service + ": unknown access " + std::to_string(access));
-  const bool open = (slot_ == Slot::clip && (kind == MTS_GRAD || access == MTS_READ)) ||
-                    (slot_ == Slot::update && kind == MTS_PARAM);
+  const bool open =
+      (slot_ == Slot::clip && (kind == MTS_GRAD || access == MTS_READ)) || (slot_ == Slot::update && kind == MTS_PARAM);
   if (open && sharded_ != nullptr) return std::nullopt;
-  return refuse(MTS_ORDER, service + (kind == MTS_GRAD     ? " of gradients"
-                                      : access == MTS_READ ? " of parameters"
-                                                           : " of parameters to write") +
+  return refuse(MTS_ORDER, service +
+                               (kind == MTS_GRAD     ? " of gradients"
+                                : access == MTS_READ ? " of parameters"
+                                                     : " of parameters to write") +
                                " called in " + name(slot_) + ", allowed in " +
                                (kind == MTS_GRAD     ? "clip"
                                 : access == MTS_READ ? "clip and update"

@@ -20,8 +20,8 @@ struct BarStyle {
   bool color = false;
 };
 
-/// Step, loss, bar, time left, skipped steps, norm, tokens/s: in this order they get room, each with its name. "12/40  [###   ]  loss
-/// 3.2500 ..."; never wider than asked.
+/// Step, loss, bar, time left, skipped steps, norm, tokens/s: in this order they get room, each with its name. "12/40
+/// [###   ]  loss 3.2500 ..."; never wider than asked.
 std::string bar_text(const BarNumbers& numbers, const BarStyle& style);
 
 }  // namespace mantissa

@@ -28,7 +28,7 @@ struct StepMetrics {
   double memory_mb = 0;                     ///< largest peak RSS of a rank, 10^6 bytes
   std::optional<double> val_loss;           ///< nats; in the row of its step
   std::optional<double> val_bits_per_byte;  ///< of a text only
-  std::map<std::string, double> more;  ///< "grad_norm.UNIT" if asked for, and what the plugin reported as "id.key"
+  std::map<std::string, double> more;       ///< "grad_norm.UNIT" if asked for, and what the plugin reported as "id.key"
 };
 
 /// Any optimizer step, logged or not. A handful of numbers that the step has anyway, for displays.
@@ -58,19 +58,19 @@ struct RunStarted {
 
 struct StepSkipped {
   int64_t step = 0;
-  std::string reason;  ///< "found_inf", "grad_norm is nan", "plugin"
-  double grad_norm = 0;   ///< unscaled
-  double loss_scale = 1;  ///< that multiplied the loss of this step
+  std::string reason;                                     ///< "found_inf", "grad_norm is nan", "plugin"
+  double grad_norm = 0;                                   ///< unscaled
+  double loss_scale = 1;                                  ///< that multiplied the loss of this step
   std::optional<double> loss_scale_after = std::nullopt;  ///< of the next step; none after the last one
 };
 
 struct RunFinished {
-  int64_t steps = 0, skipped = 0;    ///< steps made, and how many of them were skipped
-  std::optional<double> loss_scale;  ///< of the last step; none without loss scaling
+  int64_t steps = 0, skipped = 0;               ///< steps made, and how many of them were skipped
+  std::optional<double> loss_scale;             ///< of the last step; none without loss scaling
   int64_t scale_raised = 0, scale_lowered = 0;  ///< how often the loss scale went up, and down
-  double seconds = 0;              ///< wall time from the first step to the last, evaluation included
-  double tokens_per_s = 0;         ///< over all training steps, all ranks, without evaluation
-  double train_loss = 0;           ///< of the last step, nats
+  double seconds = 0;                           ///< wall time from the first step to the last, evaluation included
+  double tokens_per_s = 0;                      ///< over all training steps, all ranks, without evaluation
+  double train_loss = 0;                        ///< of the last step, nats
   std::optional<double> val_loss, val_bits_per_byte;  ///< bits of a text only
   double memory_mb = 0;
   std::filesystem::path weights;

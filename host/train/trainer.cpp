@@ -176,8 +176,8 @@ void Trainer::check_clipped(const StepResult& result) const {
   const double norm = result.grad_norm_clipped;
   const std::string who = "step " + std::to_string(step_) + ": plugin " + precision_->identity().id;
   if (result.state.decision != Decision::step) return;
-  const bool overflows = gradients_->norm_is_known(norm_type()) && !gradients_->scaling().clamps() &&
-                         gradients_->overflows();
+  const bool overflows =
+      gradients_->norm_is_known(norm_type()) && !gradients_->scaling().clamps() && gradients_->overflows();
   if (result.norm_is_of_result ? !std::isfinite(norm) || overflows : std::isnan(norm)) {  // clamping bounds infinity
     throw Error(who + " decided to take the step, but the gradients' norm is " + short_text(norm, 6) +
                 "; such a step would spoil the parameters: skip it");
@@ -288,8 +288,8 @@ void Trainer::tell(const StepResult& result, EventListener& listener) {
   const double scale = result.state.loss_scale;
   const std::optional<double> scale_after = next_ ? std::optional(next_->loss_scale) : std::nullopt;
   if (!result.skip_reason.empty()) {
-    listener.skipped({static_cast<int64_t>(result.state.index), result.skip_reason, result.state.total_norm, scale,
-                      scale_after});
+    listener.skipped(
+        {static_cast<int64_t>(result.state.index), result.skip_reason, result.state.total_norm, scale, scale_after});
   }
   if (scale_after && *scale_after > scale) ++scale_raised_;
   if (scale_after && *scale_after < scale) ++scale_lowered_;

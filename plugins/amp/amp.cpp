@@ -64,8 +64,8 @@ class Amp final : public mts::Precision {
   void load_state(const void* data, uint64_t size, const char*) override {
     SavedState saved{};
     if (data == nullptr || size != sizeof saved) {
-      throw mts::Failure(MTS_INVALID, "state has " + std::to_string(size) + " bytes, need " +
-                                          std::to_string(sizeof saved));
+      throw mts::Failure(MTS_INVALID,
+                         "state has " + std::to_string(size) + " bytes, need " + std::to_string(sizeof saved));
     }
     std::memcpy(&saved, data, sizeof saved);
     restore({saved.scale, saved.tracker, saved.skipped});

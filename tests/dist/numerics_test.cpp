@@ -159,8 +159,8 @@ TEST_F(Numerics, LossScale_ShowsInNoOtherNumber) {
   const std::vector<std::string> clip{"clip.max_norm=0.1", "run.steps=4"};
   std::vector<Run> runs;
   for (const char* scale : {"1", "1024", "3000"})
-    runs.push_back(train(2, kFloat16 + clip + std::vector<std::string>{"precision.options.init_scale=" +
-                                                                       std::string(scale)}));
+    runs.push_back(
+        train(2, kFloat16 + clip + std::vector<std::string>{"precision.options.init_scale=" + std::string(scale)}));
   for (const Run& run : runs) {
     ASSERT_EQ(run.program.exit_code, 0) << run.program.err;
     for (size_t i = 0; i < 4; ++i) {
@@ -172,9 +172,9 @@ TEST_F(Numerics, LossScale_ShowsInNoOtherNumber) {
 }
 
 TEST_F(Numerics, ScaleThatNeverFits_EndsTheRunAtTheLimitOfSkips) {
-  const Run run = train(2, kFloat16 + std::vector<std::string>{"run.steps=50", "train.max_consecutive_skips=3",
-                                                               "precision.options.init_scale=1e30",
-                                                               "precision.options.min_scale=1e30"});
+  const Run run = train(
+      2, kFloat16 + std::vector<std::string>{"run.steps=50", "train.max_consecutive_skips=3",
+                                             "precision.options.init_scale=1e30", "precision.options.min_scale=1e30"});
   EXPECT_EQ(run.program.exit_code, 5);
   EXPECT_THAT(run.program.err, HasSubstr("step 2: 3 steps in a row were skipped (found_inf)"));
   EXPECT_EQ(skips(run).size(), 3u) << "the last one is an event too";
@@ -237,7 +237,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, NonfiniteGradient,
 TEST_F(Numerics, UnitNorms_MakeUpTheWholeNorm) {
   for (const std::vector<std::string>& plugin :
        {std::vector<std::string>{}, kFloat16 + std::vector<std::string>{"precision.options.init_scale=256"}}) {
-    const Run run = train(3, plugin + std::vector<std::string>{"log.unit_norms=true", "clip.max_norm=0.1", "run.steps=3"});
+    const Run run =
+        train(3, plugin + std::vector<std::string>{"log.unit_norms=true", "clip.max_norm=0.1", "run.steps=3"});
     ASSERT_EQ(run.program.exit_code, 0) << run.program.err;
     for (const json& row : run.metrics) {
       double sum = 0;
@@ -262,8 +263,9 @@ TEST_F(Numerics, FoundInfOfOneRanksPlugin_SkipsOnAll) {
 }
 
 TEST_F(Numerics, PluginThatTakesAStepWithNan_IsStoppedBeforeIt) {
-  const Run run = train(2, poison_step_3() + std::vector<std::string>{test_plugin("takes_every_step"), "clip.max_norm=1.0",
-                                                                      "clip.error_if_nonfinite=false"});
+  const Run run =
+      train(2, poison_step_3() + std::vector<std::string>{test_plugin("takes_every_step"), "clip.max_norm=1.0",
+                                                          "clip.error_if_nonfinite=false"});
   EXPECT_EQ(run.program.exit_code, 1);
   EXPECT_THAT(run.program.err, HasSubstr("decided to take the step, but the gradients' norm is nan"));
 }
@@ -272,7 +274,8 @@ TEST_F(Numerics, PluginThatTakesAStepWithNan_IsStoppedBeforeIt) {
 TEST_F(Numerics, CorrectPluginsOfOtherKinds_AreNotRefused) {
   const Run clamps = train(2, {test_plugin("clamps_then_asks_for_the_norm"), "clip.value=0.001", "run.steps=3"});
   EXPECT_EQ(clamps.program.exit_code, 0) << clamps.program.err;
-  EXPECT_LT(clamps.metrics.at(0).at("grad_norm_clipped").get<double>(), clamps.metrics[0].at("grad_norm").get<double>());
+  EXPECT_LT(clamps.metrics.at(0).at("grad_norm_clipped").get<double>(),
+            clamps.metrics[0].at("grad_norm").get<double>());
   const Run spans = train(3, {test_plugin("clips_through_spans_after_the_norm"), "clip.max_norm=0.2", "run.steps=3"});
   EXPECT_EQ(spans.program.exit_code, 0) << spans.program.err;
   EXPECT_NEAR(spans.metrics.at(0).at("grad_norm_clipped").get<double>(), 0.1, 1e-6);

@@ -80,8 +80,8 @@ double exact_norm(const std::vector<double>& values, double p) {
   long double largest = 0, sum = 0;
   for (const double value : values) largest = std::max(largest, std::fabs(static_cast<long double>(value)));
   if (p == kInfinity || largest == 0) return static_cast<double>(largest);
-  for (const double value : values) sum += std::pow(std::fabs(static_cast<long double>(value)) / largest,
-                                                    static_cast<long double>(p));
+  for (const double value : values)
+    sum += std::pow(std::fabs(static_cast<long double>(value)) / largest, static_cast<long double>(p));
   return static_cast<double>(std::pow(sum, 1 / static_cast<long double>(p)) * largest);
 }
 

@@ -123,7 +123,9 @@ const Broken kBroken[] = {
      "[optimizer]\nfused = true\n",
      {"run.toml:7:1: optimizer.fused: got an unknown key, need one of kind, lr, betas, eps, weight_decay, decay, "
       "momentum"}},
-    {"KeyInQuotes", "[log]\n\"e v\" = 1\n", {"run.toml:7:1: log.\"e v\": got an unknown key, need one of every, unit_norms"}},
+    {"KeyInQuotes",
+     "[log]\n\"e v\" = 1\n",
+     {"run.toml:7:1: log.\"e v\": got an unknown key, need one of every, unit_norms"}},
     {"KeyIsATable",
      "[log.every]\nx = 1\n",
      {"run.toml:6:6: log.every: got a table, need a whole number from 1 to 1000000000000"}},

@@ -46,8 +46,8 @@ TEST(LossScaler, DoesNotFallBelowItsFloor) {
 }
 
 TEST(LossScaler, ScaleIsAlwaysAFloat32) {
-  LossScaler scaler({.init_scale = 0.1, .growth_factor = 1.7, .backoff_factor = 0.3, .growth_interval = 2,
-                     .min_scale = 1e-30});
+  LossScaler scaler(
+      {.init_scale = 0.1, .growth_factor = 1.7, .backoff_factor = 0.3, .growth_interval = 2, .min_scale = 1e-30});
   for (int i = 0; i < 200; ++i) {
     EXPECT_EQ(static_cast<double>(static_cast<float>(scaler.scale())), scaler.scale()) << i;
     scaler.update(i % 7 == 0);

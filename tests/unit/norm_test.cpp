@@ -174,8 +174,8 @@ TEST(ReduceKernel, SumThatLeavesItsType_GivesTheMean) {
 TEST(ReduceKernel, NarrowWire_RoundsTheMeanOnce) {
   const std::vector<BFloat16> one{BFloat16(1.0f)}, small{BFloat16(0x1p-9f)};
   std::vector<float> into(1);
-  reduce_and_measure<float, BFloat16>(std::span<float>(into),
-                                      std::vector<const BFloat16*>{one.data(), small.data()}, {0.5, false, 2});
+  reduce_and_measure<float, BFloat16>(std::span<float>(into), std::vector<const BFloat16*>{one.data(), small.data()},
+                                      {0.5, false, 2});
   EXPECT_EQ(into[0], 0.5f);
   const std::vector<Half> large{Half(60000.0f)};
   reduce_and_measure<float, Half>(std::span<float>(into), std::vector<const Half*>{large.data(), large.data()},

@@ -39,9 +39,9 @@ struct ShardOptions {
   at::ScalarType param_dtype = at::ScalarType::Undefined;    ///< gather and compute; Undefined: as storage_dtype
   at::ScalarType reduce_dtype = at::ScalarType::Undefined;   ///< gradients on the wire; Undefined: as storage_dtype
   at::ScalarType buffer_dtype = at::ScalarType::Undefined;   ///< floating-point buffers; Undefined: left as they are
-  bool reshard_after_forward = true;                        ///< false: a unit stays gathered until its backward
-  bool reduce_every_microbatch = true;                      ///< false: only at the last one; costs a full gradient
-  std::vector<std::string> replicate;                       ///< names of units that stay whole on every rank
+  bool reshard_after_forward = true;                         ///< false: a unit stays gathered until its backward
+  bool reduce_every_microbatch = true;                       ///< false: only at the last one; costs a full gradient
+  std::vector<std::string> replicate;                        ///< names of units that stay whole on every rank
 };
 
 /// What is unsharded now, and was at most. Replicated units do not count.

@@ -72,8 +72,7 @@ std::string check_accumulate(const json& c, const World& world) {
     options.reduce_every_microbatch = every;
     CaseRoot built(params, world, options);
     for (size_t w = 0; w < c.at("windows").size(); ++w) {
-      const std::string problem =
-          check_window(c, c.at("windows")[w], c.at("expect").at(w), built, plugin, world);
+      const std::string problem = check_window(c, c.at("windows")[w], c.at("expect").at(w), built, plugin, world);
       if (problem.empty()) continue;
       return "window " + std::to_string(w) + (every ? "" : ", reduced at its end") + ": " + problem;
     }

@@ -42,8 +42,7 @@ std::string compare(Root& root, const std::string& name, ValuesOf values_of, con
     for (int64_t k = 0; k < piece.numel; ++k) {
       const double got = values.defined() ? values[piece.shard_offset + k].template item<double>() : 0;
       const std::string what = name + "[" + std::to_string(piece.parameter_offset + k) + "]";
-      const std::string found =
-          difference(what, got, want.at(static_cast<size_t>(piece.parameter_offset + k)), rtol);
+      const std::string found = difference(what, got, want.at(static_cast<size_t>(piece.parameter_offset + k)), rtol);
       if (!found.empty()) return found;
     }
   }
@@ -95,9 +94,7 @@ void CaseRoot::set_gradient(const json& p) {
     const TrainablePiece& piece = root_->trainable_pieces()[i];
     at::Tensor shard = piece.flat->shard();
     if (!shard.grad().defined()) shard.mutable_grad() = at::zeros_like(shard.detach());
-    shard.grad()
-        .narrow(0, piece.shard_offset, piece.numel)
-        .copy_(whole.narrow(0, piece.parameter_offset, piece.numel));
+    shard.grad().narrow(0, piece.shard_offset, piece.numel).copy_(whole.narrow(0, piece.parameter_offset, piece.numel));
   }
 }
 

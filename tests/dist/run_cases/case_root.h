@@ -28,8 +28,8 @@ class CaseRoot {
   /// Sets this rank's reduced gradient, as if a backward pass had ended.
   void set_gradient(const json& param);
 
-  /// A forward and a backward pass of `factor` * sum(parameter * gradient): `gradients` is this rank's, by name; null is
-  /// a parameter that this rank does not use. The root must be made with_anchor.
+  /// A forward and a backward pass of `factor` * sum(parameter * gradient): `gradients` is this rank's, by name; null
+  /// is a parameter that this rank does not use. The root must be made with_anchor.
   void backward(const json& gradients, double factor);
 
   /// Where what this rank holds of `param` differs from the whole wanted values; "" if nowhere.

@@ -86,7 +86,8 @@ std::string check_clip(const json& c, const World& world) {
       }
       continue;
     }
-    const std::string difference = built.compare_gradient(p.at("name"), values_of(want), expect.value("grads_rtol", 0.0));
+    const std::string difference =
+        built.compare_gradient(p.at("name"), values_of(want), expect.value("grads_rtol", 0.0));
     if (!difference.empty()) return difference;
   }
   if (expect.contains("norm_after") && !expect.at("norm_after").is_null()) {

@@ -1,6 +1,6 @@
 // run_cases FILE...: runs case files (tests/dist/cases/README.md has their form) on real ranks, each case at its world
-// size, through the engine, the gradient code, the optimizer and the plugins. Prints every failing case with what it got
-// and what was wanted, then `N passed, M failed`; exit 1 on a failure.
+// size, through the engine, the gradient code, the optimizer and the plugins. Prints every failing case with what it
+// got and what was wanted, then `N passed, M failed`; exit 1 on a failure.
 #include <cstdio>
 #include <fstream>
 #include <stdexcept>

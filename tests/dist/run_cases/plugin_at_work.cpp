@@ -19,8 +19,8 @@ ClipConfig clip_of(const json& settings) {
   clip.error_if_nonfinite = false;
   if (!settings.contains("norm_type")) return clip;
   clip.kind = ClipKind::norm;
-  clip.limit = settings.at("max_norm").is_null() ? std::numeric_limits<double>::infinity()
-                                                 : real(settings.at("max_norm"));
+  clip.limit =
+      settings.at("max_norm").is_null() ? std::numeric_limits<double>::infinity() : real(settings.at("max_norm"));
   clip.norm_type = real(settings.at("norm_type"));
   return clip;
 }

@@ -65,10 +65,8 @@ std::string check_update(const json& c, const World& world) {
   ShardOptions options;
   options.param_dtype = dtype_of(c.at("compute_dtype"));
   CaseRoot built(parameter_w(json::array({c.at("init")}), stored), world, options);
-  built.set_gradient({{"name", "w"},
-                      {"placement", "sharded"},
-                      {"dtype", name_of(stored)},
-                      {"grad", json::array({c.at("grad")})}});
+  built.set_gradient(
+      {{"name", "w"}, {"placement", "sharded"}, {"dtype", name_of(stored)}, {"grad", json::array({c.at("grad")})}});
   OptimizerConfig config;
   config.kind = OptimizerKind::sgd;
   config.weight_decay = 0;
@@ -139,9 +137,8 @@ std::string check_mode(const std::string& mode, const Config& config, const json
   got["compute"] = name_of(output.scalar_type());
   got["grad_shard"] = name_of(shard.grad().scalar_type());
   got["optimizer_state"] = name_of(optimizer.buffers().front().scalar_type());
-  root->visit_full([&](const ParameterEntry&, const at::Tensor& whole) {
-    got["checkpoint"] = name_of(whole.scalar_type());
-  });
+  root->visit_full(
+      [&](const ParameterEntry&, const at::Tensor& whole) { got["checkpoint"] = name_of(whole.scalar_type()); });
   static_assert(std::is_same_v<decltype(gradients.norm(2)), double>);
   got["total_norm"] = "float64";
   got["loss_scaler"] = formats.scales_loss;
