@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/nn/module.h>
 
+#include <cstring>
 #include <stdexcept>
 
 #include "mantissa/unit.h"
@@ -54,6 +55,14 @@ std::string compare(Root& root, const std::string& name, ValuesOf values_of, con
 json with_anchor(json params) {
   params.push_back({{"name", kAnchor}, {"shape", {1}}, {"dtype", "float32"}, {"placement", "sharded"}});
   return params;
+}
+
+bool same_bits(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i].defined() != b[i].defined()) return false;
+    if (a[i].defined() && std::memcmp(a[i].const_data_ptr(), b[i].const_data_ptr(), a[i].nbytes()) != 0) return false;
+  }
+  return true;
 }
 
 ModulePlan CaseRoot::plan_of(const json& params) {
@@ -141,6 +150,12 @@ std::string CaseRoot::compare_gradient(const std::string& name, const std::vecto
 
 std::string CaseRoot::compare_value(const std::string& name, const std::vector<double>& want, double rtol) {
   return compare(*root_, name, [](const FlatParameter& flat) { return flat.shard().detach(); }, want, rtol);
+}
+
+std::vector<at::Tensor> CaseRoot::values() const {
+  std::vector<at::Tensor> copies;
+  for (const FlatParameter* flat : root_->trainable()) copies.push_back(flat->shard().detach().clone());
+  return copies;
 }
 
 std::vector<at::Tensor> CaseRoot::gradients() const {

@@ -15,6 +15,9 @@ namespace mantissa::cases {
 /// `params` and one more in the root, whose gradient is always zero.
 json with_anchor(json params);
 
+/// The same tensors, the same bits; undefined ones count.
+bool same_bits(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b);
+
 /// One unit for each number, one replicated unit for replicated parameters, the rest in the root. Values are `init`, or
 /// zeros.
 class CaseRoot {
@@ -38,6 +41,8 @@ class CaseRoot {
 
   /// The gradients that this rank holds, as they lie in memory.
   std::vector<at::Tensor> gradients() const;
+  /// Copies of the parameters that this rank holds.
+  std::vector<at::Tensor> values() const;
   const ParameterEntry& parameter(const std::string& name) const;
 
  private:

@@ -39,14 +39,6 @@ std::string wanted_error(const json& expect) {
   return expect.at("error").is_string() ? expect.at("error").get<std::string>() : "false";
 }
 
-bool same_bits(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i].defined() != b[i].defined()) return false;
-    if (a[i].defined() && std::memcmp(a[i].const_data_ptr(), b[i].const_data_ptr(), a[i].nbytes()) != 0) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 std::string check_clip(const json& c, const World& world) {
