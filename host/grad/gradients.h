@@ -48,7 +48,7 @@ class Gradients {
   double norm(double norm_type);
 
   /// [all ranks] The p-norm of each trainable parameter's gradient as it is now, in the order of ModulePlan::trainable;
-  /// as norm() otherwise. One gather of three numbers a parameter.
+  /// as norm() otherwise. One gather of two numbers a parameter.
   std::vector<double> norms(double norm_type);
 
   /// [all ranks] The norm of each unit's gradients as they were reduced, unscaled, of the type that was measured with
